@@ -1,0 +1,41 @@
+# make demo    the whole path on the embedded languages, and a page to open
+# make test    every test that is quick enough for every change
+# make check   format, lint, types, direction of imports
+# make soak    the tests that take long
+#
+# Each makes its own .venv first; choose another interpreter with PYTHON=python3.12 (3.11 or later).
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+# One thread a process: the tests already run in as many processes as there are cores.
+test soak: export OMP_NUM_THREADS = 1
+
+.PHONY: demo test check soak venv
+
+demo: venv
+	$(BIN)/crossling demo -o demo
+	@echo "Open $(CURDIR)/demo/report.html"
+
+test: venv
+	$(BIN)/pytest -n auto -m "not soak"
+
+check: venv
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/test_layout.py
+
+soak: venv
+	$(BIN)/pytest -m soak
+
+venv: $(READY)
+
+# torch comes first and by exact version, so that a build already at hand (for CPU, say) is taken before a larger one.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crossling needs Python 3.11 or later: make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[eval,train,dev]'
+	touch $@

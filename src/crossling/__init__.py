@@ -1,0 +1,75 @@
+"""crossling: pre-train, adapt, fine-tune and evaluate cross-lingual language models.
+
+    import crossling as xl
+    model = xl.load("runs/xlm_e")                          # a run, an exported folder, any Hugging Face encoder
+    model.align("the white house", "la maison blanche")    # [(0, 0), (1, 2), (2, 1)]
+
+The names below are the public ones. Each is imported when it is first used, so that `crossling --help` does not wait
+for torch.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from crossling import recipes as recipes
+    from crossling.babel import babel as babel
+    from crossling.data.corpus import Corpora as Corpora
+    from crossling.data.shards import Shards as Shards
+    from crossling.data.shards import encode as encode
+    from crossling.data.vocabulary import Vocabulary as Vocabulary
+    from crossling.data.vocabulary import vocab as vocab
+    from crossling.demo import demo as demo
+    from crossling.errors import BadInput as BadInput
+    from crossling.evaluate.encode import Encoder as Encoder
+    from crossling.evaluate.evaluate import evaluate as evaluate
+    from crossling.evaluate.report import report as report
+    from crossling.load import load as load
+    from crossling.recipe import Recipe as Recipe
+    from crossling.recipe import pretrain as pretrain
+
+_HOMES = {
+    "BadInput": "errors",
+    "Corpora": "data.corpus",
+    "Encoder": "evaluate.encode",
+    "Recipe": "recipe",
+    "Shards": "data.shards",
+    "Vocabulary": "data.vocabulary",
+    "babel": "babel",
+    "demo": "demo",
+    "encode": "data.shards",
+    "evaluate": "evaluate.evaluate",
+    "load": "load",
+    "pretrain": "recipe",
+    "recipes": "recipes",
+    "report": "evaluate.report",
+    "vocab": "data.vocabulary",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'crossling' has no attribute {name!r}")
+    module = import_module(f"crossling.{_HOMES[name]}")
+    return module if name == "recipes" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps `crossling.babel` the function though the room `crossling/babel/` has the same name: importing a room
+    would otherwise put it in the function's place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

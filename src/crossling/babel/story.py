@@ -1,0 +1,127 @@
+"""Documents: a topic, a place, a small cast that keeps coming back, and time that moves on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from crossling.babel.frame import Entity, Frame, is_name
+from crossling.babel.world import ANIMATE, TOPICS, World
+
+LINKERS = ("because", "when", "if")
+MODALITIES = ("can", "must", "want")
+SHORTEST, LONGEST = 4, 9
+ROOM_FOR_CLAUSE = 5  # concepts of the longest sentence that still takes a clause
+
+
+def documents(world: World, seed: int, part: str, sentences: int) -> Iterator[list[Frame]]:
+    """The documents of one named part of the data, `sentences` frames in all; the same for the same arguments."""
+    rng = random.Random(f"{seed}/documents/{part}")
+    left = sentences
+    while left > 0:
+        document = Story(world, rng).tell(min(left, rng.randint(SHORTEST, LONGEST)))
+        left -= len(document)
+        yield document
+
+
+class Story:
+    """The state of one document while it is being told."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.world, self.rng = world, rng
+        self.topic = rng.randrange(TOPICS)
+        self.tense = rng.choices(("past", "present", "future"), (6, 3, 2))[0]
+        self.cast = [self._newcomer() for _ in range(3)]
+        self.place = world.member(("place",) if rng.random() < 0.75 else ("town",), self.topic, rng)
+        self.known: set[str] = set()
+        self.spoken_of: Entity | None = None
+
+    def tell(self, sentences: int) -> list[Frame]:
+        times = [self.world.member(("time",), self.topic, self.rng) for _ in range(sentences)]
+        times.sort(key=self.world.calendar.__getitem__)
+        return [self._sentence(time) for time in times]
+
+    def _newcomer(self) -> Entity:
+        rng = self.rng
+        if rng.random() < 0.3:
+            return Entity(self.world.member(("name",), self.topic, rng))
+        return Entity(self.world.member(ANIMATE, self.topic, rng), plural=rng.random() < 0.25)
+
+    def _sentence(self, time: str) -> Frame:
+        frame = self._event(self.world.verb(self.topic, self.rng), time)
+        if self.world.verb_class(frame.verb).complement:
+            return replace(frame, linker="that", clause=self._subordinate())
+        if self.rng.random() < 0.2 and len(frame.concepts()) <= ROOM_FOR_CLAUSE:
+            return replace(frame, linker=self.rng.choice(LINKERS), clause=self._subordinate())
+        return frame
+
+    def _subordinate(self) -> Frame:
+        """A short event: its verb asks neither for a clause of its own nor for a third participant."""
+        verb = self.world.verb(self.topic, self.rng)
+        while self.world.verb_class(verb).complement or self.world.verb_class(verb).recipients:
+            verb = self.world.verb(self.topic, self.rng)
+        return self._event(verb, None)
+
+    def _event(self, verb: str, time: str | None) -> Frame:
+        """What happens; only a main clause has a `time`, and with it room for more than the verb asks for."""
+        rng, asks = self.rng, self.world.verb_class(verb)
+        agent = self._agent(asks.agents)
+        patient = self._other(verb, asks.patients, agent) if asks.patients else None
+        recipient = self._other(verb, asks.recipients, agent) if asks.recipients else None
+        alone = patient is None and not asks.complement
+        place = self._place() if alone or (time and rng.random() < 0.45) else None
+        manner = self.world.companion(verb, ("manner",), self.topic, rng) if time and rng.random() < 0.25 else None
+        return Frame(
+            verb,
+            agent,
+            patient,
+            recipient,
+            place,
+            relation=rng.choice(asks.relations) if place else None,
+            # A sentence should say four things or more: if not a patient and a place, then a time.
+            time=time if alone or place is None or rng.random() < 0.4 else None,
+            manner=manner,
+            tense=self.tense,
+            negated=rng.random() < 0.12,
+            modality=rng.choice(MODALITIES) if rng.random() < 0.15 else None,
+        )
+
+    def _agent(self, classes: tuple[str, ...]) -> Entity:
+        fitting = [one for one in self.cast if self._fits(one, classes)]
+        if not fitting:
+            self.cast[-1] = Entity(self.world.member(classes, self.topic, self.rng))
+            fitting = self.cast[-1:]
+        agent = self.rng.choice(fitting)
+        if agent is self.spoken_of and self.rng.random() < 0.5:
+            return replace(agent, pronoun=True)
+        self.spoken_of = agent
+        return self._mention(agent)
+
+    def _fits(self, one: Entity, classes: tuple[str, ...]) -> bool:
+        kind = self.world.class_of[one.concept]
+        return kind in classes or (kind == "name" and "person" in classes)
+
+    def _other(self, verb: str, classes: tuple[str, ...], agent: Entity) -> Entity:
+        """Someone or something else than the agent that goes with the verb."""
+        concept = agent.concept
+        while concept == agent.concept:
+            concept = self.world.companion(verb, classes, self.topic, self.rng)
+        many = self.rng.random()
+        count = self.rng.randint(2, 12) if many < 0.08 else None
+        return self._mention(Entity(concept, plural=many < 0.3, count=count))
+
+    def _place(self) -> Entity:
+        if self.rng.random() < 0.3:
+            return self._mention(Entity(self.world.member(("place",), self.topic, self.rng)))
+        return self._mention(Entity(self.place))
+
+    def _mention(self, one: Entity) -> Entity:
+        """What is new is introduced, perhaps with a modifier; what is known is definite. Names stand alone."""
+        if is_name(one.concept):
+            return one
+        definite = one.concept in self.known
+        self.known.add(one.concept)
+        modified = self.rng.random() < (0.15 if definite else 0.45)
+        modifier = self.world.modifier(one.concept, self.rng) if modified else None
+        return replace(one, definite=definite, modifier=modifier)

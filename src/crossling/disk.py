@@ -1,0 +1,64 @@
+"""Writing so that nothing is ever seen half written: a temporary neighbour first, then one rename."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on success it becomes `path`, on any error it vanishes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        _flush(temporary)
+        temporary.chmod(0o644)  # mkstemp makes private files; ours are meant to be shared
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yields a temporary folder beside `path`; on success it replaces `path`, on any error it vanishes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _flush(file)
+        temporary.chmod(0o755)
+        if path.exists():  # a folder cannot be renamed onto a full one: move the old one aside first
+            aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            path.replace(aside)
+            try:
+                temporary.replace(path)
+            except OSError:
+                aside.replace(path)
+                raise
+            shutil.rmtree(aside)
+        else:
+            temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    with new_file(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _flush(file: Path) -> None:
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())

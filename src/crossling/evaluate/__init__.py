@@ -1,0 +1,1 @@
+"""Measure any encoder, every layer: sentence retrieval, word alignment, and the page that shows them."""

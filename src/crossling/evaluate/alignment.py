@@ -1,0 +1,159 @@
+"""Word alignment against gold links, by the alignment error rate.
+
+    AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)      A found, S sure, P possible, S in P; over a corpus
+
+Protocol `xlm-align-ot`: both sentences as one input, optimal transport on the states of a layer (see links.py), a word
+pair linked if any of its pieces are; XLM-Align's public aligner, with the floor under similarities its training has.
+Protocol `mutual-argmax`: the same with plain mutual nearest neighbours by cosine.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossling.data.languages import canonical
+from crossling.errors import BadInput
+from crossling.evaluate.encode import Encoder
+from crossling.evaluate.lines import read_lines
+from crossling.evaluate.scores import Row, Score
+
+PROTOCOLS = {"ot": "xlm-align-ot", "argmax": "mutual-argmax"}
+_LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
+
+LinkSet = set[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class GoldPair:
+    """Two sentences in words, and their links counted from 0; `possible` has the sure ones too."""
+
+    source: list[str]
+    target: list[str]
+    sure: LinkSet
+    possible: LinkSet
+
+
+@dataclass(frozen=True)
+class GoldSet:
+    languages: str  # "de-en"
+    split: str  # "test", or what follows the pair in the file name: `enhi.trial` is the split "trial"
+    pairs: list[GoldPair]
+    skipped_links: int  # of the file, past the end of their sentence
+
+
+def read_gold(data: Path) -> list[GoldSet]:
+    """All sets of DATA/word-alignment, in the order of their names."""
+    folder = data / "word-alignment"
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder; put the files PAIR/PAIR.{{src-tgt,gold}} there")
+    texts = {file.with_name(file.name.removesuffix(".gz")) for file in folder.glob("*/*.src-tgt*")}
+    texts = {text for text in texts if text.suffix == ".src-tgt"}
+    if not texts:
+        raise BadInput(f"{folder}: no files PAIR/PAIR.src-tgt here; put the benchmark there")
+    return [_read_set(text) for text in sorted(texts)]
+
+
+def read_pairs(path: Path) -> list[tuple[str, str]]:
+    """Sentence pairs from lines of `source ||| target`."""
+    pairs = []
+    for number, line in enumerate(read_lines(path), start=1):
+        source, bar, target = line.partition(" ||| ")
+        if not (bar and source.strip() and target.strip()):
+            raise BadInput(f"{path}: line {number} is not `source ||| target`; mend the line")
+        pairs.append((source, target))
+    return pairs
+
+
+def word_alignment(encoder: Encoder, data: Path, method: str = "ot") -> list[Row]:
+    rows = []
+    for gold in read_gold(data):
+        layers = range(encoder.layers + 1)
+        found = encoder.align_all([(pair.source, pair.target) for pair in gold.pairs], layers, method)
+        measured = [(links, pair) for links, pair in zip(found, gold.pairs, strict=True) if links is not None]
+        _warn(encoder, gold, len(gold.pairs) - len(measured))
+        if not measured:
+            raise BadInput(f"{encoder.name}: every pair of {gold.languages} is too long for it; give another model")
+        for layer in layers:
+            score = Score(
+                model=encoder.name,
+                task="word-alignment",
+                protocol=PROTOCOLS[method],
+                metric="aer",
+                language=gold.languages,
+                layer=layer,
+                split=gold.split,
+                examples=len(measured),
+                value=100 * error_rate((set(links[layer]), pair.sure, pair.possible) for links, pair in measured),
+            )
+            rows.append(score.row())
+    return rows
+
+
+def error_rate(corpus: Iterable[tuple[LinkSet, LinkSet, LinkSet]]) -> float:
+    """AER over (found, sure, possible) of every sentence pair."""
+    hits = total = 0
+    for found, sure, possible in corpus:
+        hits += len(found & sure) + len(found & (possible | sure))
+        total += len(found) + len(sure)
+    return 1 - hits / total if total else 0.0
+
+
+def _warn(encoder: Encoder, gold: GoldSet, too_long: int) -> None:
+    name = f"word alignment {gold.languages} ({gold.split})"
+    if gold.skipped_links:
+        warnings.warn(f"{name}: {gold.skipped_links} gold links point past their sentence; skipped", stacklevel=3)
+    if too_long:
+        warnings.warn(
+            f"{name}: {too_long} of {len(gold.pairs)} pairs are longer than the {encoder.longest} tokens "
+            f"{encoder.name} can read; skipped",
+            stacklevel=3,
+        )
+
+
+def _read_set(text: Path) -> GoldSet:
+    pair, _, split = text.stem.partition(".")
+    gold = text.with_suffix(".gold")
+    sentences, links = read_pairs(text), read_lines(gold)
+    if len(sentences) != len(links):
+        raise BadInput(
+            f"{gold}: {len(links)} lines but {len(sentences)} in {text.name}, expected the links of each pair on "
+            "its line; fetch the files again"
+        )
+    pairs, skipped = [], 0
+    for number, ((source, target), line) in enumerate(zip(sentences, links, strict=True), start=1):
+        gold_pair, past_end = _read_links(source.split(), target.split(), line, f"{gold}: line {number}")
+        pairs.append(gold_pair)
+        skipped += past_end
+    if not any(pair.sure for pair in pairs):
+        raise BadInput(f"{gold}: no sure links, without which there is no error rate; fetch the file again")
+    return GoldSet(_languages(pair, text), split or "test", pairs, skipped)
+
+
+def _read_links(source: list[str], target: list[str], line: str, place: str) -> tuple[GoldPair, int]:
+    sure: LinkSet = set()
+    possible: LinkSet = set()
+    past_end = 0
+    for item in line.split():
+        match = _LINK.fullmatch(item)
+        if not match or int(match[1]) < 1 or int(match[3]) < 1:
+            raise BadInput(f"{place}: {item!r} is no link, expected i-j (sure) or ipj (possible) counted from 1")
+        link = (int(match[1]) - 1, int(match[3]) - 1)
+        if link[0] >= len(source) or link[1] >= len(target):
+            past_end += 1
+            continue
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return GoldPair(source, target, sure, possible), past_end
+
+
+def _languages(pair: str, text: Path) -> str:
+    """`deen` and `qaa-qab` both name two languages."""
+    codes = pair.split("-") if "-" in pair else [pair[: len(pair) // 2], pair[len(pair) // 2 :]]
+    if len(codes) != 2 or not all(codes):
+        raise BadInput(f"{text}: {pair!r} is no pair of languages, expected a name such as deen or qaa-qab; rename it")
+    return "-".join(canonical(code) for code in codes)

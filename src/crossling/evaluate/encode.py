@@ -1,0 +1,285 @@
+"""A model and its tokenizer, ready to be measured or used: sentence vectors and word links at every layer.
+
+Layer 0 is the embedding output, everywhere; layer k is the output of block k.
+"""
+# K layers with the embeddings, N sentences, B of a batch, L positions, D width, S source pieces, T target pieces
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+import crossling.model.transformer  # noqa: F401  registers our architecture with AutoModel
+from crossling.errors import BadInput, nearest
+from crossling.evaluate.cosine import unit
+from crossling.evaluate.links import link
+
+POOLINGS = ("mean", "cls")
+TOKENS_PER_BATCH = 4096  # padding included; the states of all 25 layers of a large model then stay under half a GiB
+
+Links = list[tuple[int, int]]
+
+
+class Encoder:
+    """Anything from `transformers` that reads both ways and returns its hidden states."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        name: str,
+        universal_layer: int | None = None,  # the layer whose mean is the sentence vector; two thirds up if not said
+    ) -> None:
+        _check_parts(model, tokenizer, name)
+        self.model = model
+        self.tokenizer = tokenizer
+        self.name = name
+        self.longest = _longest(model, tokenizer)  # tokens
+        self.layers, self.width = self._probe()
+        self.universal_layer = round(self.layers * 2 / 3) if universal_layer is None else self._layer(universal_layer)
+
+    def pooled(self, sentences: Sequence[str], pooling: str = "mean") -> np.ndarray:
+        """The vectors of the sentences at every layer, [K, N, D] in float32.
+
+        `mean` is over all positions but padding, with the special ones, as XTREME does; `cls` is the first position.
+        """
+        pooled_KND = np.empty((self.layers + 1, len(sentences), self.width), dtype=np.float32)
+        for rows, hidden, valid_BL in self._states(self._tokenise(sentences)):
+            for layer, hidden_BLD in enumerate(hidden):
+                pooled_KND[layer, rows] = _pool(hidden_BLD, valid_BL, pooling)
+        return pooled_KND
+
+    def embed(self, sentences: Sequence[str], layer: int | None = None, pooling: str = "mean") -> np.ndarray:
+        """The vectors of the sentences at one layer, [N, D] in float32."""
+        chosen = self._layer(layer)
+        pooled_ND = np.empty((len(sentences), self.width), dtype=np.float32)
+        for rows, hidden, valid_BL in self._states(self._tokenise(sentences)):
+            pooled_ND[rows] = _pool(hidden[chosen], valid_BL, pooling)
+        return pooled_ND
+
+    def align(self, source: str, target: str, layer: int | None = None, method: str = "ot") -> Links:
+        """Links between the whitespace words of two sentences, counted from 0."""
+        pair = (source.split(), target.split())
+        [by_layer] = self.align_all([pair], [self._layer(layer)], method)
+        if by_layer is None:
+            raise self._too_long()
+        return by_layer[0]
+
+    def align_all(
+        self, pairs: Sequence[tuple[list[str], list[str]]], layers: Sequence[int], method: str = "ot"
+    ) -> list[list[Links] | None]:
+        """For each pair of word lists the links at each of `layers`, or None where it is too long for the model."""
+        joints = self._join(pairs)
+        found: list[list[Links] | None] = [None] * len(joints)
+        fitting = [index for index, joint in enumerate(joints) if len(joint.ids) <= self.longest]
+        for rows, hidden, _ in self._states([joints[index].ids for index in fitting]):
+            for place, row in enumerate(rows):
+                joint = joints[fitting[row]]
+                states_KLD = torch.stack([hidden[layer][place] for layer in layers]).float().cpu().numpy()
+                links = link(states_KLD[:, joint.source], states_KLD[:, joint.target], method)
+                found[fitting[row]] = [joint.words(links_N) for links_N in links]
+        return found
+
+    def similarity(self, source: str, target: str, layer: int | None = None) -> np.ndarray:
+        """How alike the words of two sentences are, [words, words]: the largest cosine of their pieces."""
+        [joint] = self._join([(source.split(), target.split())])
+        if len(joint.ids) > self.longest:
+            raise self._too_long()
+        chosen = self._layer(layer)
+        [(_, hidden, _)] = self._states([joint.ids])
+        states_LD = unit(hidden[chosen][0].float().cpu().numpy())
+        words = np.full((len(source.split()), len(target.split())), -1.0, dtype=np.float32)
+        cosine_ST = states_LD[joint.source] @ states_LD[joint.target].T
+        np.maximum.at(words, (joint.source_words[:, None], joint.target_words[None, :]), cosine_ST)
+        return words
+
+    def _layer(self, layer: int | None) -> int:
+        if layer is None:
+            return self.universal_layer
+        if not 0 <= layer <= self.layers:
+            raise BadInput(f"{self.name}: layer {layer} does not exist; give one from 0 (embeddings) to {self.layers}")
+        return layer
+
+    def _too_long(self) -> BadInput:
+        return BadInput(f"the pair is longer than the {self.longest} tokens {self.name} can read; shorten it")
+
+    def _tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
+        if not sentences:
+            return []
+        ids = self.tokenizer(list(sentences), verbose=False)["input_ids"]
+        long = [row for row, sentence_ids in enumerate(ids) if len(sentence_ids) > self.longest]
+        if long:
+            cut = self.tokenizer([sentences[row] for row in long], truncation=True, max_length=self.longest)[
+                "input_ids"
+            ]
+            for row, sentence_ids in zip(long, cut, strict=True):
+                ids[row] = sentence_ids
+            warnings.warn(
+                f"{len(long)} of {len(ids)} sentences are longer than the {self.longest} tokens {self.name} can read; "
+                "their ends were left out",
+                stacklevel=3,
+            )
+        for row, sentence_ids in enumerate(ids):
+            if not sentence_ids:
+                raise BadInput(f"{self.name}: sentence {row + 1} has no tokens; leave empty sentences out")
+        return ids
+
+    def _join(self, pairs: Sequence[tuple[list[str], list[str]]]) -> list[_Joint]:
+        """`<s> source </s> target </s>`, every word split by itself, as XLM-Align does."""
+        start, end = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
+        start = self.tokenizer.bos_token_id if start is None else start
+        end = self.tokenizer.eos_token_id if end is None else end
+        if start is None or end is None:
+            raise BadInput(f"{self.name}: its tokenizer marks no start or end of a sentence; word alignment needs both")
+        distinct = sorted({word for pair in pairs for side in pair for word in side})
+        pieces = self.tokenizer(distinct, add_special_tokens=False)["input_ids"] if distinct else []
+        split = dict(zip(distinct, pieces, strict=True))
+        joints = []
+        for source, target in pairs:
+            source_ids, target_ids = ([piece for word in side for piece in split[word]] for side in (source, target))
+            source_words, target_words = (
+                np.repeat(np.arange(len(side)), [len(split[word]) for word in side]) for side in (source, target)
+            )
+            joints.append(_Joint([start, *source_ids, end, *target_ids, end], source_words, target_words))
+        return joints
+
+    def _states(self, ids: Sequence[list[int]]) -> Iterator[tuple[list[int], tuple[Tensor, ...], Tensor]]:
+        """Rows of `ids`, their states of every layer [B, L, D] and what is no padding [B, L], a batch at a time."""
+        for rows in _batches([len(row) for row in ids]):
+            length = max(len(ids[row]) for row in rows)
+            ids_BL = torch.full((len(rows), length), self.tokenizer.pad_token_id)
+            valid_BL = torch.zeros((len(rows), length), dtype=torch.long)
+            for place, row in enumerate(rows):
+                ids_BL[place, : len(ids[row])] = torch.tensor(ids[row])
+                valid_BL[place, : len(ids[row])] = 1
+            device = self.model.device
+            ids_BL, valid_BL = ids_BL.to(device), valid_BL.to(device)
+            with _measuring(self.model):
+                output = self.model(input_ids=ids_BL, attention_mask=valid_BL, output_hidden_states=True)
+            yield rows, output.hidden_states, valid_BL
+
+    def _probe(self) -> tuple[int, int]:
+        """Layers and width as the model itself shows them; refuses one whose positions do not see what follows."""
+        special = set(self.tokenizer.all_special_ids)
+        one, other = [piece for piece in range(len(self.tokenizer)) if piece not in special][:2]
+        [(_, hidden, _)] = self._states([[one, one, one], [one, one, other]])
+        if hidden is None:
+            raise BadInput(f"{self.name}: the model returns no hidden states; give an encoder of transformers")
+        first_D, second_D = hidden[-1][:, 0].float()
+        rounding = 1e-5 * float(first_D.abs().max())  # rows of a batch may differ in their last bits
+        if float((first_D - second_D).abs().max()) <= rounding:
+            raise BadInput(f"{self.name}: a decoder, whose positions do not see what follows; give an encoder")
+        return len(hidden) - 1, hidden[-1].shape[-1]
+
+
+def load(path: str | Path) -> Encoder:
+    """An encoder from an exported folder or any Hugging Face folder; only safetensors, no code, nothing fetched."""
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        raise BadInput(
+            f"{folder}: no config.json here; give a Hugging Face model folder or one `crossling export` wrote"
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise BadInput(f"{folder}: no .safetensors weights here, and others are not opened; convert the model first")
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
+        raise BadInput(f"{folder}: no tokenizer here; save the model's tokenizer into the same folder")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        model, loading = AutoModel.from_pretrained(
+            folder,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{folder}: transformers cannot load it ({str(error).splitlines()[0]})") from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise BadInput(f"{folder}: no fast tokenizer; save tokenizer.json, as AutoTokenizer does, into the folder")
+    absent = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
+    if absent:  # transformers would fill them with random numbers
+        raise BadInput(f"{folder}: {len(absent)} weights are missing, the first {absent[0]!r}; export the model again")
+    return Encoder(model, tokenizer, str(path), getattr(model.config, "universal_layer", None))
+
+
+@dataclass(frozen=True)
+class _Joint:
+    """Two sentences as one input, and which word each piece comes from."""
+
+    ids: list[int]
+    source_words: np.ndarray  # [S]
+    target_words: np.ndarray  # [T]
+
+    @property
+    def source(self) -> slice:
+        return slice(1, 1 + len(self.source_words))
+
+    @property
+    def target(self) -> slice:
+        return slice(2 + len(self.source_words), 2 + len(self.source_words) + len(self.target_words))
+
+    def words(self, links_N: np.ndarray) -> Links:
+        """Links of pieces to links of words: a word pair is linked if any of its pieces are."""
+        source, target = self.source_words[links_N[:, 0]].tolist(), self.target_words[links_N[:, 1]].tolist()
+        return sorted(set(zip(source, target, strict=True)))
+
+
+def _check_parts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, name: str) -> None:
+    if tokenizer is None or tokenizer.pad_token_id is None:
+        raise BadInput(f"{name}: no tokenizer with a padding token; give the tokenizer the model was trained with")
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise BadInput(f"{name}: an encoder-decoder; give an encoder")
+    embeddings = model.get_input_embeddings()
+    if isinstance(embeddings, nn.Embedding) and len(tokenizer) > embeddings.num_embeddings:
+        raise BadInput(f"{name}: the tokenizer has more pieces than the model; give the one it was trained with")
+
+
+def _longest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> int:
+    limit = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None) or 2**31)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa counts positions from the one after padding: 514 positions hold 512 tokens
+            unused = 0 if module.padding_idx is None else module.padding_idx + 1
+            limit = min(limit, module.num_embeddings - unused)
+    return limit
+
+
+@contextmanager
+def _measuring(model: PreTrainedModel) -> Iterator[None]:
+    """No dropout, no gradients, full precision; afterwards every module trains or not as before."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Rows of similar length, longest first, as many as the token budget holds (one at least)."""
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(order):
+        count = max(1, TOKENS_PER_BATCH // lengths[order[start]])
+        yield order[start : start + count]
+        start += count
+
+
+def _pool(hidden_BLD: Tensor, valid_BL: Tensor, pooling: str) -> np.ndarray:
+    if pooling not in POOLINGS:
+        raise BadInput(f"pooling {pooling!r} is unknown{nearest(pooling, POOLINGS)}")
+    if pooling == "cls":
+        return hidden_BLD[:, 0].float().cpu().numpy()
+    weight_BL1 = valid_BL.unsqueeze(-1).float()
+    return ((hidden_BLD.float() * weight_BL1).sum(dim=1) / weight_BL1.sum(dim=1)).cpu().numpy()

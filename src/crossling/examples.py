@@ -1,0 +1,121 @@
+"""Examples of what a trained network does, for a person to look at: links, translations, replaced tokens.
+
+None is picked for its looks: they are the first ones of their files.
+"""
+# B pairs, L positions, N sentences, D width, P positions with a token
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from crossling.data.batches import Example, collate
+from crossling.data.vocabulary import EOS, Vocabulary
+from crossling.evaluate.alignment import read_gold
+from crossling.evaluate.cosine import unit
+from crossling.evaluate.encode import Encoder
+from crossling.evaluate.retrieval import Bitext, read_tatoeba
+from crossling.load import encoder_of
+from crossling.objectives import Network
+from crossling.objectives.objective import valid
+from crossling.objectives.trtd import TRTD
+
+NEIGHBOURS = 4
+SENTENCES = 3
+
+
+def examples(net: Network, run: Path, data: Path) -> dict[str, Any]:
+    """The parts of showcase.json (see evaluate/showcase.py) that show a network at work."""
+    vocabulary = Vocabulary.load(run / "vocab")
+    encoder = encoder_of(net, vocabulary, run.name)
+    across = read_tatoeba(data)[-1]
+    return {
+        "alignment": _alignment(encoder, data),
+        "neighbours": _neighbours(encoder, across),
+        "detection": _detection(net, vocabulary, across),
+    }
+
+
+def _alignment(encoder: Encoder, data: Path) -> dict[str, Any]:
+    gold = read_gold(data)[-1]
+    pair = gold.pairs[0]
+    source, target = " ".join(pair.source), " ".join(pair.target)
+    layer = encoder.layers  # the last: where words, not sentences, are told apart
+    return {
+        "source": pair.source,
+        "target": pair.target,
+        "similarity": encoder.similarity(source, target, layer).round(3).tolist(),
+        "predicted": [list(link) for link in encoder.align(source, target, layer)],
+        "sure": [list(link) for link in sorted(pair.sure)],
+        "possible": [list(link) for link in sorted(pair.possible - pair.sure)],
+        "languages": gold.languages.split("-"),
+        "model": encoder.name,
+    }
+
+
+def _neighbours(encoder: Encoder, bitext: Bitext) -> list[dict[str, Any]]:
+    query_ND = unit(encoder.embed(bitext.first.sentences[:NEIGHBOURS]))
+    candidate_ND = unit(encoder.embed(bitext.second.sentences))
+    found = []
+    for row, scores_N in enumerate(query_ND @ candidate_ND.T):
+        nearest = np.argsort(-scores_N, kind="stable")[:3]
+        found.append(
+            {
+                "query": bitext.first.sentences[row],
+                "language": bitext.first.language,
+                "truth": bitext.second.sentences[row],
+                "candidates": [
+                    {"text": bitext.second.sentences[k], "score": round(float(scores_N[k]), 3), "right": bool(k == row)}
+                    for k in nearest
+                ],
+            }
+        )
+    return found
+
+
+@torch.no_grad()
+def _detection(net: Network, vocabulary: Vocabulary, bitext: Bitext) -> dict[str, Any]:
+    """How well replaced tokens are found in held-out translation pairs, as in training (TRTD)."""
+    net.eval()
+    task = TRTD()
+    first, second = (vocabulary.encode(side.sentences[:200]) for side in (bitext.first, bitext.second))
+    batch = collate(
+        [
+            task.corrupt(
+                Example(np.array([*source, EOS]), np.array([*target, EOS])),
+                np.random.default_rng([0, row]),
+                vocabulary.mask,
+            )
+            for row, (source, target) in enumerate(zip(first, second, strict=True))
+        ]
+    )
+    batch = {name: value.to(net.encoder.device) for name, value in batch.items()}
+    _, seen_BL, scores_BL = task.detect(net, batch)
+    probability_BL, present = torch.sigmoid(scores_BL), valid(batch["targets"])
+    replaced_BL = seen_BL != batch["targets"]
+    auc = _area(probability_BL[present].cpu().numpy(), replaced_BL[present].cpu().numpy())
+    return {
+        "auc": round(auc, 3),
+        "sentences": [
+            {
+                "tokens": [vocabulary.pieces.id_to_piece(i) for i in seen_BL[row][present[row]].tolist()],
+                "replaced": replaced_BL[row][present[row]].tolist(),
+                "probability": [round(p, 3) for p in probability_BL[row][present[row]].tolist()],
+            }
+            for row in range(SENTENCES)
+        ],
+    }
+
+
+def _area(score_P: np.ndarray, positive_P: np.ndarray) -> float:
+    """The area under the ROC curve: how often a positive outranks a negative."""
+    rank_P = np.empty(len(score_P))
+    rank_P[np.argsort(score_P, kind="stable")] = np.arange(1, len(score_P) + 1)
+    positives = int(positive_P.sum())
+    negatives = len(positive_P) - positives
+    if not positives or not negatives:
+        return 0.5
+    return float((rank_P[positive_P].sum() - positives * (positives + 1) / 2) / (positives * negatives))

@@ -1,0 +1,104 @@
+r"""Multilingual replaced token detection (XLM-E §2 and §3.1; ELECTRA).
+
+    L_G(x) = - sum over i in M of log p_G(x_i | x with M masked)                                          (1)
+    x'_i ~ p_G(x_i | x with M masked)  for i in M,    x'_i = x_i  elsewhere                               (2)
+    L_D(x) = - sum over all i of log p_D(z_i | x')               z_i: was x'_i replaced?                  (3)
+    L = L_G + lambda L_D
+
+Means of both, as ELECTRA's code (and not its equations) has it: lambda = 50 belongs to means. A sample that happens
+to equal the original counts as original. Special tokens are scored too, padding is not.
+"""
+# B sequences, L positions, D width, V vocabulary, M masked positions
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from crossling.data.batches import Batch, Corrupted, Example
+from crossling.model.transformer import CrosslingModel, LMHead, RTDHead
+from crossling.objectives.mlm import corrupted
+from crossling.objectives.objective import Network, smaller, valid
+
+
+@dataclass(frozen=True)
+class MRTD:
+    stream: ClassVar[Literal["text", "pairs"]] = "text"
+    generator_term: ClassVar[str] = "mlm"
+    term: ClassVar[str] = "mrtd"
+    inputs: ClassVar[tuple[str, ...]] = ("ids",)
+    whole: ClassVar[bool] = False
+
+    rate: float = 0.15  # |M| / |x|; every masked position becomes <mask>
+    lambda_: float = 50.0  # weight of the discriminator's mean loss
+    tokens: int = 1_048_576  # of one step
+    length: int = 512
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return {self.generator_term: 1.0, self.term: self.lambda_}
+
+    def examples(self, expected_length: float) -> int:
+        return max(1, round(self.tokens / expected_length))
+
+    def modules(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, nn.Module]:
+        generator = CrosslingModel(smaller(encoder.config, generator_layers))
+        generator.embeddings.tokens = encoder.embeddings.tokens  # one token table for both networks
+        return {"generator": generator, "generator_head": LMHead(encoder.config), "rtd_head": RTDHead(encoder.config)}
+
+    def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
+        return with_noise(corrupted(example.alone(), rng, mask, self.rate), rng)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        masked, tokens = int(batch["masked"].sum()), int(valid(batch["targets"]).sum())
+        return {
+            self.generator_term: masked,
+            f"{self.generator_term}_accuracy": masked,
+            self.term: tokens,
+            f"{self.term}_replaced": tokens,
+            f"{self.term}_accuracy": tokens,
+        }
+
+    def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
+        masked, targets_BL = batch["masked"], batch["targets"]
+        logits_MV, corrupt_BL, scores_BL = self.detect(net, batch)
+        present, replaced_BL = valid(targets_BL), corrupt_BL != targets_BL
+        return {
+            self.generator_term: F.cross_entropy(logits_MV, targets_BL[masked], reduction="sum"),
+            f"{self.generator_term}_accuracy": (logits_MV.argmax(-1) == targets_BL[masked]).sum(),
+            self.term: F.binary_cross_entropy_with_logits(
+                scores_BL[present], replaced_BL[present].float(), reduction="sum"
+            ),
+            f"{self.term}_replaced": replaced_BL.sum(),
+            f"{self.term}_accuracy": ((scores_BL > 0) == replaced_BL)[present].sum(),
+        }
+
+    def detect(self, net: Network, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The generator's logits at M, the text with its samples in it, and how replaced each token of that looks."""
+        masked, present = batch["masked"], valid(batch["targets"])
+        hidden_BLD = net.parts["generator"](batch["ids"], present).last_hidden_state
+        table_VD = net.encoder.embeddings.tokens.weight
+        logits_MV = net.parts["generator_head"](hidden_BLD[masked], table_VD).float()
+        corrupt_BL = batch["targets"].masked_scatter(masked, sample(logits_MV.detach(), batch["noise"][masked]))
+        scores_BL = net.parts["rtd_head"](net.encoder(corrupt_BL, present).last_hidden_state).float()
+        return logits_MV, corrupt_BL, scores_BL
+
+
+def with_noise(example: Corrupted, rng: np.random.Generator) -> Corrupted:
+    """One uniform number per position decides what the generator's softmax draws there: drawn on the host, so that
+    it is a function of the example's place in the global batch and nothing else."""
+    return {**example, "noise": rng.random(len(example["ids"]), dtype=np.float32)}
+
+
+@torch.no_grad()
+def sample(logits_MV: Tensor, noise_M: Tensor) -> Tensor:
+    """One draw per row from softmax(logits) at temperature 1, by inverting the cumulative distribution at `noise`."""
+    cumulative_MV = torch.softmax(logits_MV.float(), -1).cumsum(-1)
+    # The last entry is 1 up to rounding; scaling by it keeps every draw inside the vocabulary.
+    drawn_M = torch.searchsorted(cumulative_MV, noise_M[:, None] * cumulative_MV[:, -1:], right=True).squeeze(-1)
+    return drawn_M.clamp(max=logits_MV.shape[-1] - 1)

@@ -1,0 +1,70 @@
+"""The contract of an objective, and the network the objectives of a recipe share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+from crossling.data.batches import Batch, Corrupted, Example
+from crossling.data.vocabulary import PAD
+from crossling.model.transformer import CrosslingConfig, CrosslingModel
+
+
+class Network(nn.Module):
+    """The encoder that is being trained and the named parts its objectives need, each built once."""
+
+    def __init__(self, encoder: CrosslingModel, parts: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.parts = nn.ModuleDict(parts)
+
+
+class Objective(Protocol):
+    """A frozen dataclass whose fields are the paper's symbols. It holds no network and no state of its own."""
+
+    @property
+    def stream(self) -> Literal["text", "pairs"]: ...
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def whole(self) -> bool: ...
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The loss terms and the weight of each one's mean."""
+        ...
+
+    def examples(self, expected_length: float) -> int:
+        """How many sequences or pairs a step holds, over all ranks."""
+        ...
+
+    def modules(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, nn.Module]:
+        """The parts it needs besides the encoder; a part of the same name is built once."""
+        ...
+
+    def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
+        """On the host, so that every count is known before the forward pass."""
+        ...
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """What each sum that `loss` returns is to be divided by, once summed over all ranks and micro-batches."""
+        ...
+
+    def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
+        """Named sums. Those named in `weights` are minimised, the others only watched."""
+        ...
+
+
+def valid(ids_BL: Tensor) -> Tensor:
+    """Which positions are tokens: padding is the only <pad> there is."""
+    return ids_BL != PAD
+
+
+def smaller(config: CrosslingConfig, layers: int) -> CrosslingConfig:
+    """The same network with fewer layers and no dropout: the generator (XLM-E App. A, XY-LENT §5)."""
+    return CrosslingConfig(**(config.to_dict() | {"num_hidden_layers": layers, "dropout": 0.0}))

@@ -1,0 +1,90 @@
+r"""Cross-lingual contrast (InfoXLM §3.3, Eq. 5 and 6).
+
+    L_XLCo(c1, c2) = - log( f(c1, c2) / sum over c' in N of f(c1, c') ),    f(a, b) = exp(g(a) . g(b) / tau)
+
+g is the encoder up to the universal layer, pooled and projected; N holds the translation c2 and the translations of
+the other pairs of the batch (`queue = 0`). A row of a multi-way set never meets its own translations as negatives.
+
+At `temperature = 1`, not normalised and not symmetric this is Eq. 6 to the letter. Both sides are masked as the
+authors' code does, though the paper does not say so.
+"""
+# N pairs, L positions, D width
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from crossling.data.batches import Batch, Corrupted, Example
+from crossling.data.vocabulary import BOS
+from crossling.model.transformer import CrosslingModel, initialise
+from crossling.objectives.mlm import corrupted
+from crossling.objectives.objective import Network, valid
+
+
+@dataclass(frozen=True)
+class XLCo:
+    stream: ClassVar[Literal["text", "pairs"]] = "pairs"
+    inputs: ClassVar[tuple[str, ...]] = ("query", "key")
+    whole: ClassVar[bool] = True  # the pairs of a step are each other's negatives
+
+    pairs: int = 2048  # of one step
+    layer: int = 8  # the universal layer, counted as everywhere: 0 is the embedding output
+    temperature: float = 0.25  # tau
+    normalise: bool = False  # cosine instead of dot product
+    symmetric: bool = False  # also from c2 to c1, the mean of both
+    pooling: Literal["cls", "mean"] = "cls"
+    rate: float = 0.15  # masked on both sides
+    queue: Literal[0] = 0  # in-batch negatives
+    length: int = 512  # tokens of both sides together
+    weight: float = 1.0
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return {"xlco": self.weight}
+
+    def examples(self, expected_length: float) -> int:  # noqa: ARG002
+        return self.pairs
+
+    def modules(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, nn.Module]:  # noqa: ARG002
+        projection = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size, bias=False)
+        initialise(projection, encoder.config.initializer_range)
+        return {"projection": projection}
+
+    def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
+        assert example.other is not None
+        sides = (np.concatenate([[BOS], side]) for side in (example.ids, example.other))
+        query, key = (corrupted(ids, rng, mask, self.rate)["ids"] if self.rate else ids for ids in sides)
+        return {"query": query, "key": key, "row": np.asarray(example.row)}
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        pairs = len(batch["row"])
+        return {"xlco": pairs, "xlco_accuracy": pairs}
+
+    def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
+        query_ND, key_ND = (self.represent(net, batch[side]).float() for side in ("query", "key"))
+        scores_NN = query_ND @ key_ND.T / self.temperature
+        same_row_NN = batch["row"][:, None] == batch["row"][None, :]
+        scores_NN = scores_NN.masked_fill(
+            same_row_NN & ~torch.eye(len(scores_NN), device=scores_NN.device).bool(), -torch.inf
+        )
+        target_N = torch.arange(len(scores_NN), device=scores_NN.device)
+        loss = F.cross_entropy(scores_NN, target_N, reduction="sum")
+        if self.symmetric:
+            loss = (loss + F.cross_entropy(scores_NN.T, target_N, reduction="sum")) / 2
+        return {"xlco": loss, "xlco_accuracy": (scores_NN.argmax(-1) == target_N).sum()}
+
+    def represent(self, net: Network, ids_NL: Tensor) -> Tensor:
+        present_NL = valid(ids_NL)
+        hidden_NLD = net.encoder(ids_NL, present_NL, layers=self.layer).last_hidden_state
+        if self.pooling == "cls":
+            pooled_ND = hidden_NLD[:, 0]
+        else:
+            pooled_ND = (hidden_NLD * present_NL[..., None]).sum(1) / present_NL.sum(1, keepdim=True)
+        vector_ND = net.parts["projection"](pooled_ND)
+        return F.normalize(vector_ND, dim=-1) if self.normalise else vector_ND

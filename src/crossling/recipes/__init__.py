@@ -1,0 +1,26 @@
+"""One paper, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from crossling.errors import BadInput, nearest
+from crossling.recipe import Recipe
+from crossling.recipes.xlm import xlm
+from crossling.recipes.xlm_e import xlm_e
+from crossling.recipes.xlm_r import xlm_r
+
+RECIPES: dict[str, Callable[[str], Recipe]] = {"xlm": xlm, "xlm_e": xlm_e, "xlm_r": xlm_r}
+
+
+def named(recipe: str, size: str = "base") -> Recipe:
+    """A recipe by its name, or by the `recipe.json` of an earlier run."""
+    if recipe.endswith(".json"):
+        return Recipe.load(Path(recipe))
+    if recipe not in RECIPES:
+        raise BadInput(f"{recipe}: there is no such recipe{nearest(recipe, RECIPES)}")
+    return RECIPES[recipe](size)
+
+
+__all__ = ["RECIPES", "named", "xlm", "xlm_e", "xlm_r"]

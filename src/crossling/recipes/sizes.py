@@ -1,0 +1,32 @@
+"""What a size costs where no paper says: our own `tiny` and `small` are made for a CPU and for one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crossling.errors import BadInput, nearest
+
+
+@dataclass(frozen=True)
+class Budget:
+    tokens: int  # of one task in one step
+    length: int
+    steps: int
+    warmup: int
+    lr: float
+    clip: float = 1.0
+
+
+OURS = {
+    "tiny": Budget(tokens=4096, length=128, steps=2000, warmup=200, lr=2e-3),
+    "small": Budget(tokens=65_536, length=256, steps=20_000, warmup=1000, lr=1e-3),
+}
+
+
+def budget(size: str, paper: Mapping[str, Budget]) -> Budget:
+    """The paper's plan for a size it trained, ours otherwise."""
+    plans = {**OURS, **paper}
+    if size not in plans:
+        raise BadInput(f"--size {size}: there is no such size{nearest(size, plans)}")
+    return plans[size]

@@ -1,0 +1,99 @@
+"""The folder of a run: it explains itself, and refuses to go on as something else."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from crossling.disk import new_file, write_json
+from crossling.errors import BadInput
+
+
+class Run:
+    """recipe.json  metrics.jsonl  tensorboard/  checkpoints/STEP/  vocab/"""
+
+    def __init__(self, path: Path, recipe: dict[str, Any], shards: str) -> None:
+        """Opens or starts a run of `recipe` on the shards with the fingerprint `shards`."""
+        self.path = Path(path)
+        known = self.path / "recipe.json"
+        described = {"recipe": recipe, "shards": shards}
+        if known.is_file():
+            earlier = _read(known)
+            if earlier.get("shards") != shards:
+                raise BadInput(
+                    f"{self.path}: this run was trained on shards {earlier.get('shards')}, these are {shards};"
+                    " give the shards it began with, or another -o folder"
+                )
+            changed = sorted(_changes(earlier["recipe"], recipe))
+            if changed:
+                raise BadInput(
+                    f"{self.path}: this run was started with another recipe (different: {', '.join(changed)});"
+                    " give the recipe it began with, or another -o folder"
+                )
+        elif self.path.exists() and not self.path.is_dir():
+            raise BadInput(f"{self.path}: this is a file; give a folder for the run")
+        elif self.path.is_dir() and any(self.path.iterdir()):
+            raise BadInput(f"{self.path}: the folder is not empty and holds no run; give another -o folder")
+        else:
+            write_json(known, described)
+        self.metrics = self.path / "metrics.jsonl"
+        self.checkpoints = self.path / "checkpoints"
+        self._first = 0  # the step this process begins at
+
+    def rewind(self, step: int) -> None:
+        """Forgets metrics after `step`: they will be made again."""
+        self._first = step
+        if self.metrics.is_file():
+            rows = [line for line in self.metrics.read_text(encoding="utf-8").splitlines() if _step(line) <= step]
+            with new_file(self.metrics) as new:
+                new.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+
+    def log(self, row: dict[str, Any]) -> None:
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        if self._tensorboard is not None:
+            for name, value in row.items():
+                self._tensorboard.add_scalar(name, value, row["step"])
+
+    def close(self) -> None:
+        """Writes what TensorBoard still holds back."""
+        writer = self.__dict__.pop("_tensorboard", None)
+        if writer is not None:
+            writer.close()
+
+    @cached_property
+    def _tensorboard(self) -> Any:
+        """A writer, where TensorBoard is installed."""
+        if find_spec("tensorboard") is None:
+            return None
+        from torch.utils.tensorboard import SummaryWriter
+
+        # The points after the step a run goes on from are made again.
+        return SummaryWriter(str(self.path / "tensorboard"), purge_step=self._first + 1 if self._first else None)
+
+
+def _read(known: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(known.read_text(encoding="utf-8"))
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict) or not isinstance(stored.get("recipe"), dict):
+        raise BadInput(f"{known}: not the recipe.json of a run; restore the file, or give another -o folder")
+    return stored
+
+
+def _step(line: str) -> float:
+    """The step of a metrics row; a row cut off by a crash counts as never written."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
+
+
+def _changes(old: Any, new: Any, path: str = "") -> set[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return set().union(*(_changes(old.get(k), new.get(k), f"{path}.{k}".strip("._")) for k in {*old, *new}))
+    return set() if old == new else {path}

@@ -1,0 +1,237 @@
+"""The step and the loop.
+
+Objectives return sums; each is divided by its own count over the whole step, so a weight means what the papers say
+and splitting a batch changes nothing. Randomness is a function of the step, so a resumed run is the same run.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from crossling.data.batches import Batches, Work
+from crossling.errors import Failed, Interrupted
+from crossling.objectives.objective import Network, Objective
+from crossling.progress import Progress
+from crossling.train import checkpoint
+from crossling.train.optimizer import Adam
+from crossling.train.run import Run
+
+Probe = Callable[[Network], dict[str, float]]  # a measurement of the network in training, handed in from outside
+
+
+@dataclass(frozen=True)
+class Schedule:
+    steps: int
+    lr: float
+    seed: int
+    log_every: int
+    checkpoint_every: int
+    probe_every: int = 0  # 0: only at the end
+
+
+class Trainer:
+    def __init__(
+        self,
+        net: Network,
+        objectives: Mapping[str, Objective],
+        batches: Batches,
+        adam: Adam,
+        schedule: Schedule,
+        run: Run,
+        device: torch.device,
+        workers: int = 0,
+        probe: Probe | None = None,
+    ) -> None:
+        self.net, self.objectives, self.batches = net.to(device), objectives, batches
+        self.adam, self.schedule, self.run, self.device = adam, schedule, run, device
+        self.workers, self.probe = workers, probe
+        self.optimizer = adam.build(net)
+        self.weights = {term: w for objective in objectives.values() for term, w in objective.weights.items()}
+        self.step = 0
+        self.totals = {"tokens": 0, "seconds": 0.0}
+
+    def fit(self) -> Network:
+        """Trains to the end, from the newest checkpoint if there is one. A signal saves and raises Interrupted."""
+        window = self._resume()
+        schedule = self.schedule
+        title = self.run.path.name
+        clock = time.perf_counter()
+        with closing(self.run), _signals() as stop, Progress(title, schedule.steps, self.step) as progress:
+            for work in self._work():
+                self._train_step(work, window)
+                self.step += 1
+                self.totals["seconds"] += time.perf_counter() - clock  # with the wait for data, saving and probes
+                clock = time.perf_counter()
+                last = self.step == schedule.steps
+                if self.step % schedule.log_every == 0 or last or self._probe_is_due():
+                    progress.update(self.step, self._log(window))
+                    window = _Window()
+                if self.step % schedule.checkpoint_every == 0 or last or stop.is_set():
+                    self._save(window)
+                if stop.is_set() and not last:
+                    raise Interrupted(
+                        f"stopped at step {self.step} of {schedule.steps}, saved in {self.run.path};"
+                        " the same command goes on from there"
+                    )
+        return self.net
+
+    def _train_step(self, work: Work, window: _Window) -> None:
+        torch.manual_seed(self.schedule.seed * 1_000_003 + self.step)  # dropout: a function of the step
+        self.net.train()
+        for name, batch in work.micro:
+            batch = {key: value.to(self.device, non_blocking=True) for key, value in batch.items()}
+            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
+                sums = self.objectives[name].loss(self.net, batch)
+            loss = sum(self.weights[k] / max(1, work.counts[k]) * v for k, v in sums.items() if k in self.weights)
+            loss.backward()  # type: ignore[union-attr]
+            window.add(sums)
+        norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.adam.clip)
+        rate = self.adam.rate(self.step, self.schedule.steps, self.schedule.lr)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        window.close(work, norm)
+        self.totals["tokens"] += work.tokens
+
+    def _work(self) -> Iterator[Work]:
+        loader = DataLoader(
+            self.batches,
+            sampler=range(self.step, self.schedule.steps),
+            batch_size=None,
+            num_workers=self.workers,
+            prefetch_factor=4 if self.workers else None,
+            worker_init_fn=_ignore_signals,
+        )
+        return iter(loader)
+
+    def _probe_is_due(self) -> bool:
+        every = self.schedule.probe_every
+        asked = self.step == self.schedule.steps or (every > 0 and self.step % every == 0)
+        return self.probe is not None and asked
+
+    def _measured(self, window: _Window) -> dict[str, Any]:
+        """The means since the last row. A run that has left the numbers ends here, before it is logged or saved."""
+        row: dict[str, Any] = {"step": self.step, **window.means()}
+        row["loss"] = sum(self.weights[term] * row[term] for term in self.weights if term in row)
+        for what, value in (("loss", row["loss"]), ("norm of the gradient", row["gradient_norm"])):
+            if not math.isfinite(value):
+                saved = checkpoint.all_steps(self.run.checkpoints)
+                raise Failed(
+                    f"the {what} became {value} by step {self.step};"
+                    f" {'the last good state is ' + str(saved[-1]) if saved else 'no state was saved before'};"
+                    " try a lower lr or a longer optimizer.warmup"
+                )
+        return row
+
+    def _log(self, window: _Window) -> str:
+        """Writes one row of metrics and returns the line a person reads."""
+        row = self._measured(window)
+        speed = window.tokens / window.seconds()
+        row |= {"lr": self.optimizer.param_groups[0]["lr"], **self.totals, "tokens_per_second": speed}
+        if self.probe is not None and self._probe_is_due():
+            row |= {f"probe/{name}": value for name, value in self.probe(self.net).items()}
+        self.run.log(row)
+        terms = " ".join(f"{term} {row[term]:.3f}" for term in self.weights if term in row)
+        return f"{terms}  {row['tokens_per_second']:,.0f} tokens/s"
+
+    def _save(self, window: _Window) -> None:
+        if window.norms:  # a step that broke the weights must not replace a good state
+            self._measured(window)
+        state = {**self.totals, "window": window.dump()}
+        checkpoint.save(self.run.checkpoints, self.step, self.net, self.optimizer, state)
+
+    def _resume(self) -> _Window:
+        window = _Window()
+        saved = checkpoint.all_steps(self.run.checkpoints)
+        if saved:
+            state = checkpoint.load(saved[-1], self.net, self.optimizer)
+            self.step = state.pop("step")
+            window = _Window.load(state.pop("window", None), self.device)
+            self.totals = state
+        self.run.rewind(self.step)
+        return window
+
+
+class _Window:
+    """Sums between two rows of metrics. They stay on the device until asked for, so that no step waits for them."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.sums: dict[str, Tensor] = {}
+        self.counts: dict[str, int] = {}
+        self.norms: list[Tensor] = []
+        self.tokens = 0
+
+    def add(self, sums: Mapping[str, Tensor]) -> None:
+        for name, value in sums.items():
+            value = value.detach().double()
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def close(self, work: Work, norm: Tensor) -> None:
+        for name, count in work.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        self.norms.append(norm.detach())
+        self.tokens += work.tokens
+
+    def means(self) -> dict[str, float]:
+        means = {name: float(value) / max(1, self.counts[name]) for name, value in self.sums.items()}
+        return {**means, "gradient_norm": float(torch.stack(self.norms).mean())}
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def dump(self) -> dict[str, Any]:
+        """For a checkpoint between two rows: the row after it then says the same as without a stop."""
+        return {
+            "sums": {name: float(value) for name, value in self.sums.items()},
+            "counts": self.counts,
+            "norms": [float(norm) for norm in self.norms],
+            "tokens": self.tokens,
+            "seconds": self.seconds(),
+        }
+
+    @classmethod
+    def load(cls, dumped: dict[str, Any] | None, device: torch.device) -> _Window:
+        window = cls()
+        if dumped is not None:
+            window.sums = {
+                name: torch.tensor(value, dtype=torch.float64, device=device) for name, value in dumped["sums"].items()
+            }
+            window.counts, window.tokens = dumped["counts"], dumped["tokens"]
+            window.norms = [torch.tensor(norm, dtype=torch.float32, device=device) for norm in dumped["norms"]]
+            window.started -= dumped["seconds"]
+        return window
+
+
+def _ignore_signals(_: int) -> None:
+    """Ctrl-C reaches every process of a terminal, and a scheduler's SIGTERM every process of a job; the loader's must
+    live until the step in hand is saved. They end with the process that started them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """SIGINT and SIGTERM set the event instead of killing, so that the step in hand can be finished and saved."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    earlier = {kind: signal.signal(kind, lambda *_: stop.set()) for kind in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for kind, handler in earlier.items():
+            signal.signal(kind, handler)

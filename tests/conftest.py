@@ -1,0 +1,73 @@
+"""A small family of languages, its vocabulary and its shards, made once for each test process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from crossling.data.shards import Shards
+    from crossling.recipe import Recipe
+
+# What scales any recipe down to a few milliseconds a step.
+SMALL_MODEL = (
+    "model.layers=2 model.width=16 model.heads=2 model.feed_forward=32 model.generator_layers=1 model.max_length=64"
+).split()
+SMALL_RUN = "optimizer.warmup=2 lr=0.01 steps=7 log_every=2 checkpoint_every=3".split()
+
+
+@pytest.fixture(scope="session")
+def babel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """corpora/ and data/ of three languages."""
+    from crossling.babel import babel
+
+    out = tmp_path_factory.mktemp("languages") / "babel"
+    return babel(out, languages=3, sentences=200, lemmas=300, test_sentences=12, alignment_sentences=6)
+
+
+@pytest.fixture(scope="session")
+def corpora_folder(babel_folder: Path) -> Path:
+    return babel_folder / "corpora"
+
+
+@pytest.fixture(scope="session")
+def vocabulary_folder(corpora_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from crossling.data.corpus import Corpora
+    from crossling.data.vocabulary import vocab
+
+    out = tmp_path_factory.mktemp("vocabulary") / "vocab"
+    vocab(Corpora(corpora_folder), 400, out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def shards(corpora_folder: Path, vocabulary_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    import torch
+
+    from crossling.data.corpus import Corpora
+    from crossling.data.shards import encode
+
+    torch.set_num_threads(1)
+    return encode(Corpora(corpora_folder), vocabulary_folder, tmp_path_factory.mktemp("shards") / "shards")
+
+
+@pytest.fixture(scope="session")
+def small_model() -> list[str]:
+    """`--set` differences that make any recipe's network small."""
+    return list(SMALL_MODEL)
+
+
+@pytest.fixture(scope="session")
+def full_recipe() -> Recipe:
+    """MRTD, TRTD and XLCo with dropout, seven steps, small."""
+    from crossling.recipes import xlm_e
+
+    objectives = (
+        "mrtd.tokens=192 mrtd.length=32 trtd.tokens=192 trtd.length=40"
+        " xlco.pairs=6 xlco.length=40 xlco.layer=1 xlco.weight=0.5"
+    ).split()
+    recipe = xlm_e("tiny").set([*SMALL_MODEL, *SMALL_RUN, *objectives])
+    assert recipe.model.dropout > 0
+    return recipe

@@ -1,0 +1,51 @@
+"""One language, one code."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossling.data.languages import canonical
+from crossling.errors import BadInput
+
+WRITTEN_AND_MEANT = """
+eng en   swh sw   swa sw   cmn zh   zho zh   pes fa   arb ar   nob nb   nno nn   zsm ms   ekk et   lvs lv   khk mn
+azj az   uzn uz   npi ne   plt mg   als sq   pbt ps   ydd yi   ory or   gaz om   fil tl   tgl tl   iw he   in id   ji yi
+ger de   fre fr   chi zh   dut nl   gre el   cze cs   rum ro   per fa   baq eu   bur my   tib bo   wel cy   kmr ku
+en en   no no   EN en   Swh sw   ckb ckb   quy quy   yue yue   arz arz   ber ber   hbs sh   ns nso
+qaa qaa   qab qab   qtz qtz   QAA qaa
+zh-Hant zh-Hant   zh_hant zh-Hant   zh-Hans zh   zh_TW zh-TW   zh-cn zh-CN   pt-BR pt-BR   pt_br pt-BR   es-419 es-419
+my_zaw my-Qaag   hi_rom hi-Latn   hi-Latn hi-Latn   ca-valencia ca-valencia   zh-Hant-HK zh-Hant-HK
+swh_Latn sw   zho_Hant zh-Hant   zho_Hans zh   srp_Cyrl sr   sr-Latn sr-Latn   kas_Arab ks   kas_Deva ks-Deva
+arb_Arab ar   arb_Latn ar-Latn   jpn_Jpan ja   kor_Hang ko   ace_Latn ace   ace_Arab ace-Arab   ckb_Arab ckb
+"""
+EXAMPLES = list(zip(*[iter(WRITTEN_AND_MEANT.split())] * 2, strict=True))
+
+
+@pytest.mark.parametrize(("written", "meant"), EXAMPLES)
+def test_the_papers_code(written: str, meant: str) -> None:
+    assert canonical(written) == meant
+
+
+@given(st.sampled_from([meant for _, meant in EXAMPLES]), st.booleans(), st.booleans())
+def test_canonical_stays_whatever_its_case_and_separator(code: str, upper: bool, underscore: bool) -> None:
+    written = code.upper() if upper else code.lower()
+    assert canonical(written.replace("-", "_") if underscore else written) == code
+
+
+@pytest.mark.parametrize(
+    ("written", "suggestion"),
+    [("xx", "xh"), ("jp", "jpn"), ("english", "eng"), ("zh-", "zh"), ("qzz", "zzj")],
+)
+def test_an_unknown_code_names_the_nearest(written: str, suggestion: str) -> None:
+    with pytest.raises(BadInput, match=f"{written!r} is no language code.*did you mean '{suggestion}'"):
+        canonical(written)
+
+
+@pytest.mark.parametrize(
+    "written", ["", "e", "e1", "en-", "-en", "en--US", "en fr", "en.txt", "x-klingon", "en-x-mine", "日本"]
+)
+def test_what_is_no_tag_is_refused(written: str) -> None:
+    with pytest.raises(BadInput, match="is no language code"):
+        canonical(written)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crossling.errors import BadInput
+from crossling.evaluate.alignment import error_rate, read_gold, read_pairs, word_alignment
+from crossling.evaluate.encode import Encoder
+
+Write = Callable[[Path, str], Path]
+
+
+def write_set(write: Write, data: Path, name: str, text: str, gold: str) -> None:
+    folder = data / "word-alignment" / name.split(".")[0]
+    write(folder / f"{name}.src-tgt", text)
+    write(folder / f"{name}.gold", gold)
+
+
+def test_error_rate_by_hand() -> None:
+    """Found 3, sure 2, possible 3 with the sure: 1 is sure, 2 are possible, so 1 - (1 + 2) / (3 + 2)."""
+    found, sure, possible = {(0, 0), (1, 1), (2, 5)}, {(0, 0), (3, 3)}, {(0, 0), (3, 3), (1, 1)}
+    assert error_rate([(found, sure, possible)]) == pytest.approx(0.4)
+    # Over a corpus the counts are summed before dividing: 1 - (3 + 2) / (5 + 2)
+    assert error_rate([(found, sure, possible), ({(0, 0)}, {(0, 0)}, {(0, 0)})]) == pytest.approx(2 / 7)
+    assert error_rate([(set(), sure, possible)]) == 1
+
+
+def test_reads_sure_and_possible(tmp_path: Path, write: Write) -> None:
+    write_set(write, tmp_path, "deen", "das Haus ||| the house\neins ||| one more\n", "1-1 2p2 1p1\n1-2 9-1 1p3\n")
+    [gold] = read_gold(tmp_path)
+    assert (gold.languages, gold.split, gold.skipped_links) == ("de-en", "test", 2)
+    assert gold.pairs[0].source == ["das", "Haus"]
+    assert (gold.pairs[0].sure, gold.pairs[0].possible) == ({(0, 0)}, {(0, 0), (1, 1)})
+    assert (gold.pairs[1].sure, gold.pairs[1].possible) == ({(0, 1)}, {(0, 1)})
+
+
+def test_reads_pairs(tmp_path: Path, write: Write) -> None:
+    assert read_pairs(write(tmp_path / "pairs", "a b ||| c\nd ||| e f")) == [("a b", "c"), ("d", "e f")]
+    with pytest.raises(BadInput, match="line 1 is not `source"):
+        read_pairs(write(tmp_path / "pairs", "a b ||| "))
+
+
+def test_names(tmp_path: Path, write: Write) -> None:
+    for name in ("enhi", "enhi.trial", "qaa-qab", "deueng"):
+        write_set(write, tmp_path, name, "a ||| b\n", "1-1\n")
+    names = sorted((gold.languages, gold.split) for gold in read_gold(tmp_path))
+    assert names == [("de-en", "test"), ("en-hi", "test"), ("en-hi", "trial"), ("qaa-qab", "test")]
+
+
+def test_rows(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    text = ["the white house ||| la maison blanche", "a b c ||| a c b", "zebra ||| quilt zebra"]
+    write_set(write, tmp_path, "qaa-qab", "\n".join([*text, "a " * 70 + "||| b"]), "1-1 2-3 3-2\n1-1\n1p1 1-2\n1-1\n")
+    with pytest.warns(UserWarning, match="1 of 4 pairs are longer than the 64 tokens"):
+        rows = word_alignment(encoder, tmp_path)
+    gold = read_gold(tmp_path)[0].pairs[:3]
+    for layer, row in enumerate(rows):
+        links = [encoder.align(*line.split(" ||| "), layer=layer) for line in text]
+        value = error_rate((set(found), pair.sure, pair.possible) for found, pair in zip(links, gold, strict=True))
+        assert row == {
+            "model": "runs/tiny",
+            "task": "word-alignment",
+            "protocol": "xlm-align-ot",
+            "metric": "aer",
+            "language": "qaa-qab",
+            "layer": layer,
+            "setting": "training-free",
+            "split": "test",
+            "examples": 3,
+            "value": pytest.approx(100 * value),
+        }
+    assert len(rows) == 4
+    with pytest.warns(UserWarning, match="1 of 4"):
+        assert word_alignment(encoder, tmp_path, "argmax")[0]["protocol"] == "mutual-argmax"
+
+
+@pytest.mark.parametrize(
+    ("text", "gold", "message"),
+    [
+        ("a ||| b\n", "1-1\n1-1\n", r"deen\.gold: 2 lines but 1 in deen\.src-tgt"),
+        ("a ||| b\na b\n", "1-1\n1-1\n", "line 2 is not `source"),
+        ("a ||| b\n", "1:1\n", r"deen\.gold: line 1: '1:1' is no link"),
+        ("a ||| b\n", "0-1\n", "counted from 1"),
+        ("a ||| b\n", "1p1\n", "no sure links"),
+        ("a ||| b\n", "", "the file is empty"),
+    ],
+)
+def test_bad_files(tmp_path: Path, write: Write, text: str, gold: str, message: str) -> None:
+    write_set(write, tmp_path, "deen", text, gold)
+    with pytest.raises(BadInput, match=message):
+        read_gold(tmp_path)
+
+
+def test_bad_folders(tmp_path: Path, write: Write) -> None:
+    with pytest.raises(BadInput, match="no such folder"):
+        read_gold(tmp_path)
+    write(tmp_path / "word-alignment/deen/deen.gold", "1-1\n")
+    with pytest.raises(BadInput, match="no files"):
+        read_gold(tmp_path)
+    write(tmp_path / "word-alignment/d/d.src-tgt", "a ||| b\n")
+    write(tmp_path / "word-alignment/d/d.gold", "1-1\n")
+    with pytest.raises(BadInput, match="no pair of languages"):
+        read_gold(tmp_path)
+
+
+def test_the_real_files(real_data: Path) -> None:
+    sets = {(gold.languages, gold.split): gold for gold in read_gold(real_data)}
+    counts = {
+        name: (
+            len(gold.pairs),
+            sum(len(pair.sure) for pair in gold.pairs),
+            sum(len(pair.possible - pair.sure) for pair in gold.pairs),
+            gold.skipped_links,
+        )
+        for name, gold in sets.items()
+    }
+    assert counts == {
+        ("de-en", "test"): (508, 9613, 921, 0),
+        ("en-fr", "test"): (447, 4038, 13400, 0),
+        ("en-hi", "test"): (90, 1385, 0, 0),
+        ("en-hi", "trial"): (24, 465, 0, 0),
+        ("ja-en", "test"): (582, 13562 - 6, 0, 6),
+        ("zh-en", "test"): (450, 11238, 178, 0),
+    }
+    for gold in sets.values():
+        assert error_rate((pair.sure, pair.sure, pair.possible) for pair in gold.pairs) == 0

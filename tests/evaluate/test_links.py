@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crossling.errors import BadInput
+from crossling.evaluate.links import link, mutual, transport
+
+
+def slow_transport(similarity: list[list[float]]) -> tuple[list[list[float]], list[list[float]]]:
+    """The equations, number by number."""
+    rows, columns = range(len(similarity)), range(len(similarity[0]))
+    pi = [[similarity[i][j] if similarity[i][j] > 1e-6 else 1e-6 for j in columns] for i in rows]
+    xi = pi
+    for _ in range(2):
+        over_i = [sum(pi[i][j] for i in rows) for j in columns]
+        xi = [[pi[i][j] / over_i[j] for j in columns] for i in rows]
+        over_j = [sum(xi[i][j] for j in columns) for i in rows]
+        pi = [[xi[i][j] / over_j[i] for j in columns] for i in rows]
+    return pi, xi
+
+
+def test_transport_is_the_equations() -> None:
+    similarity = np.random.default_rng(0).normal(size=(3, 5, 7))
+    pi, xi = transport(similarity)
+    for layer in range(3):
+        slow_pi, slow_xi = slow_transport(similarity[layer].tolist())
+        np.testing.assert_allclose(pi[layer], slow_pi)
+        np.testing.assert_allclose(xi[layer], slow_xi)
+    np.testing.assert_allclose(pi.sum(axis=2), 1)
+    np.testing.assert_allclose(xi.sum(axis=1), 1)
+
+
+def test_link_is_mutual_choice() -> None:
+    rng = np.random.default_rng(1)
+    source, target = rng.normal(size=(2, 6, 4)), rng.normal(size=(2, 8, 4))
+    for layer, links in enumerate(link(source, target, "ot")):
+        pi, xi = (np.array(side) for side in slow_transport((source[layer] @ target[layer].T).tolist()))
+        expected = [[i, j] for i in range(6) for j in range(8) if pi[i].argmax() == j and xi[:, j].argmax() == i]
+        assert links.tolist() == expected
+        assert expected
+
+
+def test_normalising_matters() -> None:
+    """A hub, near to everything, takes all links by plain argmax but not by transport."""
+    similarity = np.array([[[0.9, 1.0], [0.1, 0.95]]])
+    assert mutual(similarity, similarity)[0].tolist() == [[0, 1]]
+    assert mutual(*transport(similarity))[0].tolist() == [[0, 0], [1, 1]]
+
+
+def test_equals_go_to_the_first() -> None:
+    flat = np.ones((1, 2, 3))
+    assert mutual(flat, flat)[0].tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("method", ["ot", "argmax"])
+def test_nothing_to_link(method: str) -> None:
+    for source, target in ((0, 3), (3, 0), (0, 0)):
+        assert [links.tolist() for links in link(np.ones((2, source, 4)), np.ones((2, target, 4)), method)] == [[], []]
+
+
+def test_unknown_method() -> None:
+    with pytest.raises(BadInput, match="argmax"):
+        link(np.ones((1, 1, 1)), np.ones((1, 1, 1)), "argmx")

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crossling.errors import BadInput
+from crossling.evaluate import scores
+from crossling.evaluate.scores import Score
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    fields = {"protocol": "sweep", "metric": "accuracy", "language": "sw", "direction": "en-xx", "layer": 1}
+    return Score(**{"model": "a", "task": "tatoeba", "examples": 10, "value": 50.0, **fields, **changes}).row()
+
+
+def test_what_does_not_apply_is_absent() -> None:
+    assert "seed" not in row()
+    assert row(seed=0)["seed"] == 0
+    assert list(row(seed=0))[-3:] == ["split", "examples", "value"]
+
+
+def test_write_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "scores.jsonl"
+    scores.add(path, [row(), row(layer=2)])
+    scores.add(path, [row(layer=2, value=60.0), row(layer=3), {**row(task="translation"), "signature": "é"}])
+    found = scores.read(path)
+    assert [(each["layer"], each["value"]) for each in found] == [(1, 50), (2, 60), (3, 50), (1, 50)]
+    assert found[-1]["signature"] == "é"
+    assert [file.name for file in path.parent.iterdir()] == ["scores.jsonl"]
+
+
+def test_a_number_that_is_none_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        scores.add(tmp_path / "scores.jsonl", [row(value=float("nan"))])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2 is not JSON"),
+        ("[]", "line 2 is no score, expected an object"),
+        ('{"model": "a", "task": "t", "value": 1}', "expected text under 'metric'"),
+        ('{"model": "a", "task": "t", "metric": "m"}', "finite number under 'value'"),
+        ('{"model": "a", "task": "t", "metric": "m", "value": NaN}', "finite number under 'value'"),
+        ('{"model": "a", "task": "t", "metric": "m", "value": 1, "layer": "6"}', "whole number under 'layer'"),
+    ],
+)
+def test_malformed_lines(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "scores.jsonl"
+    path.write_text(json.dumps(row()) + "\n" + line + "\n")
+    with pytest.raises(BadInput, match=message):
+        scores.read(path)
+
+
+def test_summary() -> None:
+    rows = [
+        row(layer=1, value=10.0),
+        row(layer=1, value=30.0, direction="xx-en"),
+        row(layer=2, value=25.0),
+        row(layer=2, value=15.0, direction="xx-en"),
+        row(layer=2, value=99.0, protocol="xtreme"),
+        row(layer=2, value=90.0, task="word-alignment", metric="aer"),
+        row(layer=3, value=80.0, task="word-alignment", metric="aer"),
+        row(layer=3, value=0.0, task="word-alignment", metric="aer", split="trial"),
+        row(layer=None, value=77.0, task="xnli"),
+    ]
+    sweep, xtreme, aer, trial = scores.summary(rows)
+    assert (sweep.by_layer, sweep.best_layer, sweep.best) == ({1: 20, 2: 20}, 1, 20)
+    assert (xtreme.protocol, xtreme.by_layer) == ("xtreme", {2: 99})
+    assert (aer.best_layer, aer.best) == (3, 80)
+    assert (trial.split, trial.best) == ("trial", 0)

@@ -1,0 +1,195 @@
+"""A recipe is a value: what it refuses, how it is written down, and the network it gives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from crossling.data.shards import Shards
+from crossling.errors import BadInput
+from crossling.recipe import Recipe, build, load_run, pretrain
+from crossling.recipes import xlm, xlm_e, xlm_r
+
+
+def test_settings_of_a_recipe() -> None:
+    recipe = xlm_e("tiny").set(
+        ["steps=9", "trtd=off", "mrtd.lambda=5", "model.gate=false", "sampling.pivot=en", "optimizer.beta2=0.999"]
+    )
+    assert (recipe.steps, recipe.trtd, recipe.model.gate, recipe.sampling.pivot) == (9, None, False, "en")
+    assert recipe.mrtd is not None
+    assert recipe.mrtd.weights == {"mlm": 1.0, "mrtd": 5.0}
+    assert recipe.optimizer.beta2 == 0.999
+    assert list(recipe.objectives) == ["mrtd"]
+    assert recipe.set(["sampling.pivot=none"]).sampling.pivot is None
+
+
+def test_objectives_come_in_a_fixed_order_however_they_were_set() -> None:
+    recipe = xlm_e("tiny").set(["trtd=off", "mrtd=off", "xlco=on", "tlm=on", "mlm=on"])
+    assert list(recipe.objectives) == ["mlm", "tlm", "xlco"]
+
+
+@pytest.mark.parametrize("assignment", ["stream=pairs", "mrtd.stream=pairs", "mrtd.term=x", "objectives=x"])
+def test_what_is_no_setting_cannot_be_set(assignment: str) -> None:
+    with pytest.raises(BadInput, match="there is no"):
+        xlm_e("tiny").set([assignment])
+
+
+@pytest.mark.parametrize("recipe", [xlm_e("tiny"), xlm("small"), xlm_r("base"), xlm_e("xl")])
+def test_the_recipes_we_ship_pass(recipe: Recipe) -> None:
+    recipe.check()
+
+
+@pytest.mark.parametrize(
+    ("differences", "sentence"),
+    [
+        (["mrtd=off", "trtd=off"], "no objective is on; set one of mlm, tlm, mrtd, trtd, xlco"),
+        (["mlm=on"], "mrtd already trains a generator with mlm; turn one of them off"),
+        (["tlm=on"], "trtd already trains a generator with tlm; turn one of them off"),
+        (["mrtd.length=600"], "mrtd.length is 600 (padded 600), more than model.max_length = 512"),
+        (
+            ["model.max_length=100", "mrtd.length=98", "trtd.length=64"],
+            "mrtd.length is 98 (padded 104), more than model.max_length = 100",
+        ),
+        (["xlco=on", "xlco.layer=5"], "xlco.layer is 5, the model has layers 0 to 4"),
+        (["xlco=on", "xlco.layer=-1"], "xlco.layer is -1, the model has layers 0 to 4"),
+        (["model.universal_layer=5"], "model.universal_layer is 5, the model has layers 0 to 4"),
+        (["model.heads=3"], "model.width must be a multiple of model.heads"),
+        (["model.heads=0"], "model.heads must be at least 1, found 0"),
+        (["model.layers=0"], "model.layers must be at least 1, found 0"),
+        (["steps=0"], "steps must be at least 1, found 0"),
+        (["checkpoint_every=0"], "checkpoint_every must be at least 1, found 0"),
+        (["log_every=-1"], "log_every must be at least 1, found -1"),
+        (["micro_tokens=0"], "micro_tokens must be at least 1, found 0"),
+        (["mrtd.tokens=0"], "mrtd.tokens must be at least 1, found 0"),
+        (["mrtd.length=1"], "mrtd.length must be at least 8, found 1"),
+        (["xlco.pairs=1"], "xlco.pairs must be at least 2, found 1"),
+        (["seed=-1"], "seed must be at least 0, found -1"),
+        (["seed=4294967296"], "seed must be less than 2^32, found 4294967296"),
+        (["optimizer.warmup=-1"], "optimizer.warmup must be at least 0, found -1"),
+        (["lr=0"], "lr must be more than 0, found 0.0"),
+        (["optimizer.clip=0"], "optimizer.clip must be more than 0, found 0.0"),
+        (["optimizer.beta2=1"], "optimizer.beta2 must be from 0 to below 1, found 1.0"),
+        (["model.dropout=1"], "model.dropout must be from 0 to below 1, found 1.0"),
+        (["mrtd.rate=1.5"], "mrtd.rate must be from 0 to 1, found 1.5"),
+        (["mrtd.lambda=-1"], "mrtd.lambda must be at least 0, found -1.0"),
+        (["xlco.temperature=0"], "xlco.temperature must be more than 0, found 0.0"),
+        (["mrtd=off", "mlm.keep=0.6", "mlm.random=0.6"], "mlm.keep and mlm.random are more than 1 together"),
+    ],
+)
+def test_what_types_cannot_say_is_refused(differences: list[str], sentence: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        xlm_e("tiny").set(differences).check()
+    assert str(caught.value) == f"recipe xlm_e: {sentence}"
+
+
+def test_a_refused_recipe_leaves_no_folder(shards: Shards, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="steps must be"):
+        pretrain(xlm_e("tiny").but(steps=0), shards, tmp_path / "run")
+    with pytest.raises(BadInput, match="needs translation pairs with en and these shards have none"):
+        pretrain(xlm_e("tiny").set(["sampling.pivot=en"]), shards, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# ---- written down -------------------------------------------------------------------------------------------
+
+
+def write(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_the_recipe_of_a_run_is_read_back(full_recipe: Recipe, tmp_path: Path) -> None:
+    file = write(tmp_path / "recipe.json", {"recipe": full_recipe.dump(), "shards": "abc"})
+    assert Recipe.load(file) == full_recipe
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"stepz": 5}, "there is no 'stepz'; did you mean 'steps'?"),
+        ({"steps": "5"}, "expected a whole number"),
+        ({"model": {"layers": 2}}, "model: 'width' is missing"),
+        ({"mrtd": {"lambda": 5}}, "mrtd: there is no 'lambda'; did you mean 'lambda_'?"),
+        ({"trtd": "off"}, "trtd: expected an object, found 'off'"),
+        ({"lr": None}, "expected a number"),
+    ],
+)
+def test_a_mistyped_recipe_is_refused(change: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "recipe.json", {"recipe": xlm_e("tiny").dump() | change})
+    with pytest.raises(BadInput) as caught:
+        Recipe.load(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '"recipe"', '{"recipe": 5}'])
+def test_what_is_no_recipe_is_refused(content: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"recipe\.json: "):
+        Recipe.load(write(tmp_path / "recipe.json", content))
+
+
+def test_an_absent_recipe_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="not a readable"):
+        Recipe.load(tmp_path / "recipe.json")
+
+
+# ---- the network --------------------------------------------------------------------------------------------
+
+
+def test_parts_that_objectives_share_are_there_once(full_recipe: Recipe) -> None:
+    net = build(full_recipe, 400)
+    assert sorted(net.parts) == ["generator", "generator_head", "projection", "rtd_head"]
+    alone = build(full_recipe.but(trtd=None), 400)
+    assert sum(p.numel() for p in net.parameters()) == sum(p.numel() for p in alone.parameters())
+
+
+def test_generator_and_encoder_have_one_token_table(full_recipe: Recipe) -> None:
+    net = build(full_recipe, 400)
+    tables = [p for name, p in net.named_parameters(remove_duplicate=False) if name.endswith("tokens.weight")]
+    assert len(tables) == 2
+    assert tables[0] is tables[1]
+    with torch.no_grad():
+        net.encoder.embeddings.tokens.weight[7, 0] = 123.0
+    assert net.parts["generator"].embeddings.tokens.weight[7, 0].item() == 123.0
+
+
+def test_the_generator_is_smaller_and_has_no_dropout(full_recipe: Recipe) -> None:
+    recipe = full_recipe.set(["model.layers=3", "model.dropout=0.25"])
+    net = build(recipe, 400).train()
+    generator = net.parts["generator"]
+    assert len(net.encoder.blocks) == 3
+    assert len(generator.blocks) == 1
+    assert {m.p for m in generator.modules() if isinstance(m, nn.Dropout)} == {0.0}
+    assert {m.p for m in net.encoder.modules() if isinstance(m, nn.Dropout)} == {0.25}
+    ids = torch.arange(5, 13)[None]
+    assert torch.equal(generator(ids).last_hidden_state, generator(ids).last_hidden_state)
+    assert not torch.equal(net.encoder(ids).last_hidden_state, net.encoder(ids).last_hidden_state)
+
+
+def test_the_network_is_a_function_of_the_seed(full_recipe: Recipe) -> None:
+    first, again, other = (build(full_recipe.but(seed=seed), 400).state_dict() for seed in (3, 3, 4))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["encoder.embeddings.tokens.weight"], other["encoder.embeddings.tokens.weight"])
+
+
+def test_the_network_of_a_run_is_its_newest_state(full_recipe: Recipe, shards: Shards, tmp_path: Path) -> None:
+    trained = pretrain(full_recipe.but(steps=3), shards, tmp_path / "run")
+    loaded = load_run(tmp_path / "run").state_dict()
+    assert all(torch.equal(value, loaded[name]) for name, value in trained.state_dict().items())
+
+
+def test_a_run_without_a_checkpoint_cannot_be_loaded(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no checkpoint yet"):
+        load_run(tmp_path)
+
+
+def test_a_recipe_does_not_change(full_recipe: Recipe) -> None:
+    assert full_recipe.but(steps=3).but(steps=full_recipe.steps) == full_recipe
+    assert replace(full_recipe) == full_recipe
+    assert full_recipe.set([]) is full_recipe

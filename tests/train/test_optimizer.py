@@ -1,0 +1,77 @@
+"""The rate of every step by hand, and what is decayed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from crossling.model.shape import Shape
+from crossling.model.transformer import CrosslingModel
+from crossling.train.optimizer import Adam
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (0, 0.25),  # the first step moves: 1/4 of the peak
+        (1, 0.5),
+        (3, 1.0),  # the last of the warm-up is at the peak
+        (4, 1.0),  # 6 of the 6 remaining
+        (5, 5 / 6),
+        (9, 1 / 6),  # the last step still moves
+        (10, 0.0),  # and the one after it would not
+    ],
+)
+def test_rate_by_hand(step: int, expected: float) -> None:
+    assert Adam(warmup=4).rate(step, steps=10, peak=0.008) == pytest.approx(0.008 * expected, abs=1e-15)
+
+
+def test_without_warm_up_the_first_step_is_at_the_peak() -> None:
+    assert Adam(warmup=0).rate(0, steps=10, peak=3.0) == 3.0
+    assert Adam(warmup=0).rate(9, steps=10, peak=3.0) == pytest.approx(0.3)
+
+
+def test_a_run_no_longer_than_its_warm_up_never_falls() -> None:
+    rates = [Adam(warmup=8).rate(step, steps=8, peak=1.0) for step in range(8)]
+    assert rates == sorted(rates)
+    assert rates[-1] == 1.0
+
+
+@given(steps=st.integers(1, 5000), warmup=st.integers(0, 6000), share=st.floats(0, 1, exclude_max=True))
+def test_every_step_has_a_rate_above_zero_and_not_above_the_peak(steps: int, warmup: int, share: float) -> None:
+    assert 0 < Adam(warmup=warmup).rate(int(share * steps), steps, 0.5) <= 0.5
+
+
+@pytest.fixture
+def encoder() -> CrosslingModel:
+    shape = Shape(layers=1, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16)
+    return CrosslingModel(shape.config(20))
+
+
+def test_matrices_are_decayed_and_biases_norms_and_gates_are_not(encoder: CrosslingModel) -> None:
+    optimizer = Adam(decay=0.125).build(encoder)
+    decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    found = {name: decay[id(parameter)] for name, parameter in encoder.named_parameters()}
+    assert found["embeddings.tokens.weight"] == 0.125
+    assert found["blocks.0.attention.qkv.weight"] == 0.125
+    assert found["blocks.0.attention.qkv.bias"] == 0.0
+    assert found["blocks.0.attention_norm.weight"] == 0.0
+    assert found["blocks.0.attention.gate.scale_H"] == 0.0
+    assert set(found.values()) == {0.0, 0.125}
+
+
+def test_every_parameter_is_trained_once_though_it_is_shared() -> None:
+    net = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
+    net["b"].weight = net["a"].weight
+    trained = [id(p) for group in Adam().build(net).param_groups for p in group["params"]]
+    assert sorted(trained) == sorted(id(p) for p in (net["a"].weight, net["a"].bias, net["b"].bias))
+
+
+def test_the_recipes_numbers_reach_torch() -> None:
+    optimizer = Adam(beta1=0.8, beta2=0.9, epsilon=1e-3).build(nn.Linear(2, 2))
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert optimizer.defaults["betas"] == (0.8, 0.9)
+    assert optimizer.defaults["eps"] == 1e-3

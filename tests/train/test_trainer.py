@@ -1,0 +1,408 @@
+"""A weight means weight x mean, splitting changes nothing, and a run that was stopped is the run that was not."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from crossling.data.batches import Batch, Batches, Work
+from crossling.data.shards import Shards
+from crossling.errors import Failed, Interrupted
+from crossling.objectives import MRTD, Network
+from crossling.recipe import Recipe, build, pretrain
+from crossling.train import checkpoint
+
+TIMES = {"seconds", "tokens_per_second"}
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def without_times(run: Path) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows(run)]
+
+
+def saved(run: Path) -> list[int]:
+    return [int(path.name) for path in checkpoint.all_steps(run / "checkpoints")]
+
+
+def tensors(run: Path, step: int) -> dict[str, Tensor]:
+    folder = run / "checkpoints" / f"{step:07d}"
+    return load_file(folder / "model.safetensors") | load_file(folder / "optimizer.safetensors")
+
+
+def assert_same_run(one: Path, other: Path, step: int) -> None:
+    """Weights and optimizer to the bit, and every row of metrics but for the times."""
+    left, right = tensors(one, step), tensors(other, step)
+    assert left.keys() == right.keys()
+    assert any(name.endswith("/exp_avg_sq") for name in left)
+    different = [name for name in left if not torch.equal(left[name], right[name])]
+    assert different == []
+    assert without_times(one) == without_times(other)
+
+
+def before_step(monkeypatch: pytest.MonkeyPatch, step: int, act: Callable[[], object]) -> None:
+    """`act` when the data of the step (counted from 1) is asked for."""
+    original = Batches.__getitem__
+
+    def acting(self: Batches, index: int) -> Work:
+        if index == step - 1:
+            act()
+        return original(self, index)
+
+    monkeypatch.setattr(Batches, "__getitem__", acting)
+
+
+def crash() -> None:
+    raise RuntimeError("the machine went down")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(full_recipe: Recipe, shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "uninterrupted"
+    pretrain(full_recipe, shards, out)
+    return out
+
+
+# ---- what a step is -----------------------------------------------------------------------------------------
+
+
+def by_hand(recipe: Recipe, shards: Shards) -> tuple[Network, dict[str, float]]:
+    """The network with the gradient of its first step, one example of each objective at a time where that may be,
+    and the mean of each term."""
+    net = build(recipe, shards.vocabulary_size).train()
+    work = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, micro_tokens=1)[0]
+    totals: dict[str, Tensor] = {}
+    for name, batch in work.micro:
+        for term, value in recipe.objectives[name].loss(net, batch).items():
+            totals[term] = totals.get(term, torch.zeros(())) + value
+    means = {term: value / work.counts[term] for term, value in totals.items()}
+    weights = {"mlm": 1.0, "mrtd": 50.0, "tlm": 1.0, "trtd": 50.0, "xlco": 0.5}
+    sum(weights[term] * means[term] for term in weights).backward()  # type: ignore[union-attr]
+    return net, {term: value.item() for term, value in means.items()}
+
+
+def test_a_step_is_adam_on_the_clipped_gradient_of_weights_times_means(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    recipe = full_recipe.set(["model.dropout=0", "steps=1", "optimizer.warmup=4", "optimizer.clip=1.5"])
+    net, means = by_hand(recipe, shards)
+    norm = math.sqrt(sum(float(p.grad.pow(2).sum()) for p in net.parameters() if p.grad is not None))
+    assert norm > 1.5  # or clipping would not be seen
+
+    trained = pretrain(recipe, shards, tmp_path / "run")
+
+    [row] = rows(tmp_path / "run")
+    assert row["gradient_norm"] == pytest.approx(norm, rel=1e-4)
+    for term, mean in means.items():
+        assert row[term] == pytest.approx(mean, rel=1e-5), term
+    assert row["lr"] == pytest.approx(0.01 / 4)
+    # Adam's first step is g / (|g| + epsilon), after decay; both by hand.
+    for (name, old), (_, new) in zip(net.named_parameters(), trained.named_parameters(), strict=True):
+        if old.grad is None:
+            assert torch.equal(old, new), name
+            continue
+        gradient = old.grad * (1.5 / norm)
+        kept = old.detach() * (1 - row["lr"] * (0.01 if old.ndim > 1 else 0.0))
+        expected = kept - row["lr"] * gradient / (gradient.abs() + 1e-6)
+        # Where the gradient is rounding alone its direction is open, by no more than it weighs against epsilon.
+        torch.testing.assert_close(new.detach(), expected, atol=1e-4, rtol=1e-4, msg=name)
+
+
+def test_the_loss_of_a_row_is_the_sum_of_weights_times_means(uninterrupted: Path) -> None:
+    found = rows(uninterrupted)
+    assert [row["step"] for row in found] == [2, 4, 6, 7]
+    for row in found:
+        expected = row["mlm"] + 50 * row["mrtd"] + row["tlm"] + 50 * row["trtd"] + 0.5 * row["xlco"]
+        assert row["loss"] == pytest.approx(expected)
+        assert 0 <= row["mrtd_accuracy"] <= 1
+        assert row["tokens_per_second"] > 0
+
+
+def test_a_row_is_the_mean_of_the_steps_since_the_last_one(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    pretrain(full_recipe.but(log_every=1), shards, tmp_path / "each")
+    each = {row["step"]: row for row in rows(tmp_path / "each")}
+    batches = Batches(shards, full_recipe.objectives, full_recipe.sampling, full_recipe.seed, full_recipe.micro_tokens)
+    for row in rows(uninterrupted):
+        steps = [row["step"]] if row["step"] == 7 else [row["step"] - 1, row["step"]]
+        counts = [batches[step - 1].counts["mlm"] for step in steps]
+        weighted = sum(each[step]["mlm"] * count for step, count in zip(steps, counts, strict=True))
+        assert row["mlm"] == pytest.approx(weighted / sum(counts))
+        assert row["gradient_norm"] == pytest.approx(sum(each[s]["gradient_norm"] for s in steps) / len(steps))
+        assert row["tokens"] == each[row["step"]]["tokens"]
+
+
+def test_splitting_into_micro_batches_changes_nothing_but_rounding(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    recipe = full_recipe.set(["model.dropout=0", "steps=4"])
+    for name, tokens in (("split", 64), ("whole", 1_000_000)):
+        batches = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, tokens)
+        assert len(batches[0].micro) == 3 if name == "whole" else len(batches[0].micro) > 6
+        pretrain(recipe.but(micro_tokens=tokens), shards, tmp_path / name)
+    split, whole = (load_file(tmp_path / name / "checkpoints" / "0000004" / "model.safetensors") for name in
+                    ("split", "whole"))  # fmt: skip
+    moved = load_file(tmp_path / "whole" / "checkpoints" / "0000003" / "model.safetensors")
+    for name in whole:
+        torch.testing.assert_close(split[name], whole[name], atol=2e-5, rtol=1e-4, msg=name)
+    # The last of the four steps alone moved the weights a hundred times as far as splitting did.
+    assert max(float((moved[name] - whole[name]).abs().max()) for name in whole) > 2e-3
+
+
+def test_training_lowers_the_loss(shards: Shards, small_model: list[str], full_recipe: Recipe, tmp_path: Path) -> None:
+    recipe = full_recipe.set(["mrtd=off", "trtd=off", "xlco=off", "mlm.tokens=512", "mlm.length=32", "steps=60"])
+    recipe = recipe.set([*small_model, "log_every=5", "model.dropout=0"])
+    pretrain(recipe, shards, tmp_path / "run")
+    found = rows(tmp_path / "run")
+    assert found[0]["mlm"] == pytest.approx(math.log(shards.vocabulary_size), abs=0.3)  # it begins knowing nothing
+    assert found[-1]["mlm"] < found[0]["mlm"] - 0.5
+
+
+def test_another_seed_is_another_run(full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path) -> None:
+    pretrain(full_recipe.but(seed=1), shards, tmp_path / "other")
+    assert rows(tmp_path / "other")[0]["mlm"] != rows(uninterrupted)[0]["mlm"]
+
+
+# ---- stopping and going on ----------------------------------------------------------------------------------
+
+
+def test_the_same_recipe_gives_the_same_run(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    pretrain(full_recipe, shards, tmp_path / "again")
+    assert_same_run(uninterrupted, tmp_path / "again", 7)
+
+
+def test_a_run_goes_on_after_a_crash_as_if_there_was_none(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        before_step(patch, 6, crash)
+        with pytest.raises(RuntimeError, match="went down"):
+            pretrain(full_recipe, shards, out)
+    assert saved(out) == [3]  # one step after a row of metrics: the next row needs what was summed before
+    assert [row["step"] for row in rows(out)] == [2, 4]
+    pretrain(full_recipe, shards, out)
+    assert_same_run(uninterrupted, out, 7)
+
+
+def test_a_crash_before_the_first_checkpoint_starts_again(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        before_step(patch, 3, crash)
+        with pytest.raises(RuntimeError, match="went down"):
+            pretrain(full_recipe, shards, out)
+    assert saved(out) == []
+    pretrain(full_recipe, shards, out)
+    assert_same_run(uninterrupted, out, 7)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_same_call_goes_on(
+    kind: signal.Signals, full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patch:
+        before_step(patch, 5, lambda: signal.raise_signal(kind))
+        with pytest.raises(Interrupted, match="stopped at step 5 of 7, saved in .*; the same command goes on"):
+            pretrain(full_recipe, shards, out)
+    assert saved(out) == [3, 5]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    pretrain(full_recipe, shards, out)
+    assert_same_run(uninterrupted, out, 7)
+
+
+def test_a_signal_in_the_last_step_changes_nothing(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_step(monkeypatch, 7, lambda: signal.raise_signal(signal.SIGTERM))
+    pretrain(full_recipe, shards, tmp_path / "run")
+    assert_same_run(uninterrupted, tmp_path / "run", 7)
+
+
+def test_a_finished_run_is_left_as_it_is(full_recipe: Recipe, shards: Shards, uninterrupted: Path) -> None:
+    before = (uninterrupted / "metrics.jsonl").read_bytes()
+    net = pretrain(full_recipe, shards, uninterrupted)
+    assert (uninterrupted / "metrics.jsonl").read_bytes() == before
+    assert torch.equal(net.encoder.embeddings.tokens.weight, next(
+        value for name, value in tensors(uninterrupted, 7).items() if name.endswith("embeddings.tokens.weight")
+    ))  # fmt: skip
+
+
+def test_a_row_that_was_cut_off_is_made_again(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        before_step(patch, 5, lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(Interrupted):
+            pretrain(full_recipe, shards, out)
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 6, "mlm": 5.1, "ml')
+    pretrain(full_recipe, shards, out)
+    assert_same_run(uninterrupted, out, 7)
+
+
+def test_loader_processes_change_nothing(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    pretrain(full_recipe, shards, tmp_path / "run", workers=2)
+    assert_same_run(uninterrupted, tmp_path / "run", 7)
+
+
+def test_a_signal_to_every_process_of_a_job_still_saves(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+
+    def scheduler(_: Network) -> dict[str, float]:
+        loaders = multiprocessing.active_children()
+        assert len(loaders) == 2
+        for process in loaders:
+            os.kill(process.pid or 0, signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        return {}
+
+    with pytest.raises(Interrupted):
+        pretrain(full_recipe, shards, out, probe=scheduler, probe_every=2, workers=2)
+    assert saved(out) == [2]
+    pretrain(full_recipe, shards, out)
+    assert_same_run(uninterrupted, out, 7)
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        before_step(patch, 6, lambda: patch.setattr(checkpoint, "save_model", full))
+        with pytest.raises(OSError, match="No space"):
+            pretrain(full_recipe, shards, out)
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["0000003"]
+    pretrain(full_recipe, shards, out)
+    assert_same_run(uninterrupted, out, 7)
+
+
+# ---- numbers that are none ----------------------------------------------------------------------------------
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, step: int, factor: float) -> None:
+    """The loss of MRTD times `factor` in one step, counted from 1."""
+    original, calls = MRTD.loss, 0
+
+    def poisoned(self: MRTD, net: Network, batch: Batch) -> dict[str, Tensor]:
+        nonlocal calls
+        sums = original(self, net, batch)
+        if self.term == "mrtd":
+            calls += 1
+            if calls == step:
+                return sums | {"mrtd": sums["mrtd"] * factor}
+        return sums
+
+    monkeypatch.setattr(MRTD, "loss", poisoned)
+
+
+@pytest.mark.parametrize("factor", [math.nan, math.inf])
+@pytest.mark.parametrize(("log_every", "checkpoint_every"), [(1, 1), (100, 1), (3, 2), (2, 100)])
+def test_a_loss_that_is_no_number_ends_the_run_and_spoils_no_checkpoint(
+    factor: float, log_every: int, checkpoint_every: int, full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    recipe, out = full_recipe.but(log_every=log_every, checkpoint_every=checkpoint_every), tmp_path / "run"
+    good = [step for step in (2, 3) if step % checkpoint_every == 0]
+    last = f"the last good state is .*checkpoints/000000{good[-1]};" if good else "no state was saved before;"
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch, 4, factor)
+        with pytest.raises(Failed, match=rf"became (nan|inf) by step \d; {last} try a lower lr") as caught:
+            pretrain(recipe, shards, out)
+    assert "\n" not in str(caught.value)
+    assert saved(out) == good
+    for step in good:
+        assert all(bool(value.isfinite().all()) for value in tensors(out, step).values())
+    assert all(math.isfinite(row["loss"]) for row in rows(out)) if (out / "metrics.jsonl").exists() else True
+    # What was good is good to go on from.
+    pretrain(recipe, shards, out)
+    pretrain(recipe, shards, tmp_path / "clean")
+    assert_same_run(tmp_path / "clean", out, 7)
+
+
+def test_a_stopped_run_that_is_broken_does_not_say_that_it_was_saved(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, 4, math.nan)
+    before_step(monkeypatch, 5, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(Failed, match="the last good state is .*0000003"):
+        pretrain(full_recipe.but(log_every=100), shards, tmp_path / "run")
+    assert saved(tmp_path / "run") == [3]
+
+
+# ---- probes -------------------------------------------------------------------------------------------------
+
+
+def test_probes_are_called_when_asked_and_their_values_are_logged(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    seen: list[Network] = []
+
+    def probe(net: Network) -> dict[str, float]:
+        seen.append(net)
+        return {"calls": float(len(seen)), "accuracy/qaa": 0.5}
+
+    net = pretrain(full_recipe, shards, tmp_path / "run", probe=probe, probe_every=3)
+
+    found = {row["step"]: row for row in rows(tmp_path / "run")}
+    assert {step: row.get("probe/calls") for step, row in found.items()} == {2: None, 3: 1.0, 4: None, 6: 2.0, 7: 3.0}
+    assert found[7]["probe/accuracy/qaa"] == 0.5
+    assert all(one is net for one in seen)
+
+
+def test_a_probe_is_called_at_the_end_if_nothing_else_was_asked(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    pretrain(full_recipe, shards, tmp_path / "run", probe=lambda _: {"x": 1.0})
+    assert [row["step"] for row in rows(tmp_path / "run") if "probe/x" in row] == [7]
+
+
+def test_what_a_probe_does_to_modes_and_random_numbers_changes_nothing(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
+) -> None:
+    def careless(net: Network) -> dict[str, float]:
+        net.eval()
+        torch.manual_seed(99)
+        return {"x": float(torch.rand(()))}
+
+    pretrain(full_recipe, shards, tmp_path / "run", probe=careless, probe_every=2)
+    left, right = tensors(uninterrupted, 7), tensors(tmp_path / "run", 7)
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_an_objective_whose_weight_is_zero_is_only_watched(full_recipe: Recipe, shards: Shards, tmp_path: Path) -> None:
+    assert full_recipe.xlco is not None
+    recipe = full_recipe.but(xlco=replace(full_recipe.xlco, weight=0.0), steps=2)
+    net, start = pretrain(recipe, shards, tmp_path / "run"), build(recipe, shards.vocabulary_size)
+    assert rows(tmp_path / "run")[-1]["xlco"] > 0
+    moved = (net.parts["projection"].weight - start.parts["projection"].weight).abs().max()
+    decayed = 0.011 * 0.01 * start.parts["projection"].weight.abs().max() * 2
+    assert float(moved) <= float(decayed)  # by weight decay alone
