@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from crossling.recipe import Recipe
 
 # What scales any recipe down to a few milliseconds a step.
-SMALL_MODEL = (
-    "model.layers=2 model.width=16 model.heads=2 model.feed_forward=32 model.generator_layers=1 model.max_length=64"
-).split()
-SMALL_RUN = "optimizer.warmup=2 lr=0.01 steps=7 log_every=2 checkpoint_every=3".split()
+SMALL_MODEL = [
+    *("model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=32"),
+    *("model.generator_layers=1", "model.max_length=64"),
+]
+SMALL_RUN = ["optimizer.warmup=2", "lr=0.01", "steps=7", "log_every=2", "checkpoint_every=3"]
 
 
 @pytest.fixture(scope="session")
@@ -64,10 +65,10 @@ def full_recipe() -> Recipe:
     """MRTD, TRTD and XLCo with dropout, seven steps, small."""
     from crossling.recipes import xlm_e
 
-    objectives = (
-        "mrtd.tokens=192 mrtd.length=32 trtd.tokens=192 trtd.length=40"
-        " xlco.pairs=6 xlco.length=40 xlco.layer=1 xlco.weight=0.5"
-    ).split()
+    objectives = [
+        *("mrtd.tokens=192", "mrtd.length=32", "trtd.tokens=192", "trtd.length=40"),
+        *("xlco.pairs=6", "xlco.length=40", "xlco.layer=1", "xlco.weight=0.5"),
+    ]
     recipe = xlm_e("tiny").set([*SMALL_MODEL, *SMALL_RUN, *objectives])
     assert recipe.model.dropout > 0
     return recipe

@@ -87,7 +87,7 @@ def test_xlm_is_xlm_r_with_translation_pairs() -> None:
         ("bert", "base", "bert: there is no such recipe"),
         ("xlm_e", "bas", "--size bas: there is no such size; did you mean 'base'?"),
         ("xlm_r", "huge", "--size huge: there is no such size; valid: base, large, small, tiny"),
-        ("absent.json", "base", "absent.json: not a readable recipe.json"),
+        ("absent.json", None, "absent.json: not a readable recipe.json"),
     ],
 )
 def test_unknown_names_are_one_sentence(name: str, size: str, sentence: str) -> None:

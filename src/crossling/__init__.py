@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crossling.data.vocabulary import vocab as vocab
     from crossling.demo import demo as demo
     from crossling.errors import BadInput as BadInput
+    from crossling.evaluate.alignment import align as align
     from crossling.evaluate.encode import Encoder as Encoder
     from crossling.evaluate.evaluate import evaluate as evaluate
     from crossling.evaluate.report import report as report
@@ -39,6 +40,7 @@ _HOMES = {
     "Recipe": "recipe",
     "Shards": "data.shards",
     "Vocabulary": "data.vocabulary",
+    "align": "evaluate.alignment",
     "babel": "babel",
     "demo": "demo",
     "encode": "data.shards",

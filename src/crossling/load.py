@@ -16,12 +16,12 @@ from crossling.recipe import load_run
 def load(model: Path | str) -> Encoder:
     """A run folder (its newest checkpoint), or anything `transformers` can load as an encoder."""
     path = Path(model)
-    if not (path / "recipe.json").is_file():
-        return encode.load(model)
-    net = load_run(path)
-    if torch.cuda.is_available():
-        net = net.cuda()
-    return encoder_of(net, Vocabulary.load(path / "vocab"), str(model))
+    if (path / "recipe.json").is_file():
+        encoder = encoder_of(load_run(path), Vocabulary.load(path / "vocab"), str(model))
+    else:
+        encoder = encode.load(model)
+    encoder.model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    return encoder
 
 
 def encoder_of(net: Network, vocabulary: Vocabulary, name: str) -> Encoder:

@@ -20,7 +20,7 @@ from crossling.data.batches import MULTIPLE, Batches
 from crossling.data.sampling import Sampling
 from crossling.data.shards import Shards
 from crossling.data.vocabulary import Vocabulary, copy_vocabulary
-from crossling.errors import BadInput
+from crossling.errors import BadInput, Failed
 from crossling.model.shape import Shape
 from crossling.model.transformer import CrosslingModel
 from crossling.objectives import MLM, MRTD, TLM, TRTD, Network, Objective, XLCo
@@ -61,7 +61,9 @@ class Recipe:
     seed: int = 0
     checkpoint_every: int = 1000
     log_every: int = 50
-    micro_tokens: int = 65_536  # padded tokens that are computed at once; more does not change the result
+    micro_tokens: int = (
+        65_536  # padded tokens computed at once: a matter of memory; without dropout it changes no result
+    )
 
     @property
     def objectives(self) -> dict[str, Objective]:
@@ -156,8 +158,9 @@ def build(recipe: Recipe, vocabulary_size: int) -> Network:
     encoder = CrosslingModel(recipe.model.config(vocabulary_size))
     parts: dict[str, torch.nn.Module] = {}
     for objective in recipe.objectives.values():
-        for name, part in objective.modules(encoder, recipe.model.generator_layers).items():
-            parts.setdefault(name, part)
+        for name, make in objective.parts(encoder, recipe.model.generator_layers).items():
+            if name not in parts:
+                parts[name] = make()
     return Network(encoder, parts)
 
 
@@ -179,7 +182,14 @@ def pretrain(
     if workers is None:  # on a CPU the loader would take the cores from the network
         workers = max(0, min(12, (os.cpu_count() or 1) - 2)) if device.type == "cuda" else 0
     net = build(recipe, shards.vocabulary_size)
-    return Trainer(net, recipe.objectives, batches, recipe.optimizer, schedule, run, device, workers, probe).fit()
+    trainer = Trainer(net, recipe.objectives, batches, recipe.optimizer, schedule, run, device, workers, probe)
+    try:
+        return trainer.fit()
+    except torch.OutOfMemoryError:
+        raise Failed(
+            f"the {device.type} ran out of memory at step {trainer.step}; give a smaller micro_tokens"
+            f" (now {recipe.micro_tokens}), or fewer pairs of contrast, and the same command goes on"
+        ) from None
 
 
 def load_run(path: Path) -> Network:

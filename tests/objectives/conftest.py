@@ -44,7 +44,7 @@ def network(*objectives: Objective) -> Network:
         initializer_range=0.3,
     )
     encoder = CrosslingModel(config)
-    parts = {name: part for o in objectives for name, part in o.modules(encoder, 2).items()}
+    parts = {name: make() for o in objectives for name, make in o.parts(encoder, 2).items()}
     return Network(encoder, parts)
 
 

@@ -158,6 +158,8 @@ def _shared(filled: list[np.ndarray]) -> np.ndarray:
 def encode(corpora: Corpora, vocabulary: Path, out: Path, workers: int = 1) -> Shards:
     """Text to token shards. Restartable: corpora already encoded from the same sources are left as they are."""
     vocab, out = Vocabulary.load(vocabulary), Path(out)
+    if out.resolve() == corpora.path.resolve():
+        raise BadInput(f"{out}: the shards cannot lie in the folder of the corpora; give another -o folder")
     out.mkdir(parents=True, exist_ok=True)
     jobs: list[Job] = [
         *((out / "text" / text.language, text.files, partial(_encode_text, text)) for text in corpora.text),

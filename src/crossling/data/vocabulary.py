@@ -125,6 +125,8 @@ class Vocabulary:
         return vocabulary
 
     def save(self, folder: Path, report: dict[str, Any] | None = None) -> Path:
+        """Writes the folder; takes the place of an earlier vocabulary, and of nothing else."""
+        check_place(Path(folder))
         with new_folder(Path(folder)) as new:
             (new / "sentencepiece.model").write_bytes(self.model)
             self.tokenizer().save_pretrained(new)
@@ -179,9 +181,17 @@ class Vocabulary:
 
 def vocab(corpora: Corpora, size: int, out: Path, alpha: float = 0.5, seed: int = 0) -> Vocabulary:
     """Train a vocabulary and write it with its report: pieces, coverage and fertility per language."""
+    check_place(Path(out))  # before the long part, too
     vocabulary = Vocabulary.train(corpora, size, alpha=alpha, seed=seed)
     vocabulary.save(out, {"size": vocabulary.size, "languages": describe(vocabulary, corpora)})
     return vocabulary
+
+
+def check_place(folder: Path) -> None:
+    """Refuses to write a vocabulary over anything but a vocabulary."""
+    free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not free and not (folder / "sentencepiece.model").is_file():
+        raise BadInput(f"{folder}: there is something else here already; give another -o folder")
 
 
 def describe(vocabulary: Vocabulary, corpora: Corpora, lines: int = 2000) -> dict[str, dict[str, float]]:
@@ -192,7 +202,7 @@ def describe(vocabulary: Vocabulary, corpora: Corpora, lines: int = 2000) -> dic
         ids = np.concatenate([np.asarray(row, dtype=np.int64) for row in vocabulary.encode(sample)])
         report[language] = {
             "pieces": int(np.unique(ids).size),
-            "coverage": round(float(np.mean(ids != UNK)), 5),
+            "coverage": round(float(np.count_nonzero(ids != UNK)) / max(1, ids.size), 5),
             "fertility": round(ids.size / max(1, sum(len(line.split()) for line in sample)), 3),
         }
     return report

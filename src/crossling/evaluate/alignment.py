@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from crossling.data.languages import canonical
 from crossling.errors import BadInput
-from crossling.evaluate.encode import Encoder
+from crossling.evaluate.encode import Encoder, Links
 from crossling.evaluate.lines import read_lines
 from crossling.evaluate.scores import Row, Score
 
 PROTOCOLS = {"ot": "xlm-align-ot", "argmax": "mutual-argmax"}
+PAIRS_AT_ONCE = 1024
 _LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
 
 LinkSet = set[tuple[int, int]]
@@ -66,6 +67,21 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
             raise BadInput(f"{path}: line {number} is not `source ||| target`; mend the line")
         pairs.append((source, target))
     return pairs
+
+
+def align(encoder: Encoder, file: Path, layer: int | None = None, method: str = "ot") -> Iterator[Links]:
+    """Links for each line of a file of `source ||| target`, counted from 0, as they are found."""
+    pairs = read_pairs(file)
+    chosen = encoder.universal_layer if layer is None else layer
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        words = [(source.split(), target.split()) for source, target in pairs[start : start + PAIRS_AT_ONCE]]
+        for number, found in enumerate(encoder.align_all(words, [chosen], method), start=start + 1):
+            if found is None:
+                raise BadInput(
+                    f"{file}: line {number} is longer than the {encoder.longest} tokens {encoder.name} can read;"
+                    " shorten or split it"
+                )
+            yield found[0]
 
 
 def word_alignment(encoder: Encoder, data: Path, method: str = "ot") -> list[Row]:

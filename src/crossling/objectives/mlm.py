@@ -8,6 +8,7 @@ TLM (Conneau and Lample 2019) is the same on a joined translation pair: see tlm.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -42,8 +43,8 @@ class MLM:
     def examples(self, expected_length: float) -> int:
         return max(1, round(self.tokens / expected_length))
 
-    def modules(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, nn.Module]:  # noqa: ARG002
-        return {"lm_head": LMHead(encoder.config)}
+    def parts(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, Callable[[], nn.Module]]:  # noqa: ARG002
+        return {"lm_head": lambda: LMHead(encoder.config)}
 
     def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
         return corrupted(example.alone(), rng, mask, self.rate, self.keep, self.random)

@@ -12,6 +12,7 @@ to equal the original counts as original. Special tokens are scored too, padding
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -46,10 +47,17 @@ class MRTD:
     def examples(self, expected_length: float) -> int:
         return max(1, round(self.tokens / expected_length))
 
-    def modules(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, nn.Module]:
-        generator = CrosslingModel(smaller(encoder.config, generator_layers))
-        generator.embeddings.tokens = encoder.embeddings.tokens  # one token table for both networks
-        return {"generator": generator, "generator_head": LMHead(encoder.config), "rtd_head": RTDHead(encoder.config)}
+    def parts(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, Callable[[], nn.Module]]:
+        def generator() -> CrosslingModel:
+            network = CrosslingModel(smaller(encoder.config, generator_layers))
+            network.embeddings.tokens = encoder.embeddings.tokens  # one token table for both networks
+            return network
+
+        return {
+            "generator": generator,
+            "generator_head": lambda: LMHead(encoder.config),
+            "rtd_head": lambda: RTDHead(encoder.config),
+        }
 
     def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
         return with_noise(corrupted(example.alone(), rng, mask, self.rate), rng)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 import numpy as np
@@ -43,8 +43,8 @@ class Objective(Protocol):
         """How many sequences or pairs a step holds, over all ranks."""
         ...
 
-    def modules(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, nn.Module]:
-        """The parts it needs besides the encoder; a part of the same name is built once."""
+    def parts(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, Callable[[], nn.Module]]:
+        """What builds each part it needs besides the encoder; a part that two objectives name is built once."""
         ...
 
     def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:

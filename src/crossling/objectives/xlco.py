@@ -12,6 +12,7 @@ authors' code does, though the paper does not say so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -51,9 +52,12 @@ class XLCo:
     def examples(self, expected_length: float) -> int:  # noqa: ARG002
         return self.pairs
 
-    def modules(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, nn.Module]:  # noqa: ARG002
-        projection = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size, bias=False)
-        initialise(projection, encoder.config.initializer_range)
+    def parts(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, Callable[[], nn.Module]]:  # noqa: ARG002
+        def projection() -> nn.Module:
+            linear = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size, bias=False)
+            initialise(linear, encoder.config.initializer_range)
+            return linear
+
         return {"projection": projection}
 
     def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:

@@ -14,13 +14,15 @@ from crossling.recipes.xlm_r import xlm_r
 RECIPES: dict[str, Callable[[str], Recipe]] = {"xlm": xlm, "xlm_e": xlm_e, "xlm_r": xlm_r}
 
 
-def named(recipe: str, size: str = "base") -> Recipe:
-    """A recipe by its name, or by the `recipe.json` of an earlier run."""
+def named(recipe: str, size: str | None = None) -> Recipe:
+    """A recipe by its name, or by the `recipe.json` of an earlier run. The size is base if not said."""
     if recipe.endswith(".json"):
+        if size is not None:
+            raise BadInput(f"{recipe}: an earlier run has its size already; leave --size out")
         return Recipe.load(Path(recipe))
     if recipe not in RECIPES:
         raise BadInput(f"{recipe}: there is no such recipe{nearest(recipe, RECIPES)}")
-    return RECIPES[recipe](size)
+    return RECIPES[recipe](size or "base")
 
 
 __all__ = ["RECIPES", "named", "xlm", "xlm_e", "xlm_r"]

@@ -23,13 +23,13 @@ KEEP = 2
 
 
 def save(folder: Path, step: int, net: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Path:
-    """Writes `folder/STEP` whole or not at all, then removes all but the newest few."""
+    """Writes `folder/STEP` whole or not at all, then removes all but the newest few and what a crash left half."""
     target = folder / f"{step:07d}"
     with new_folder(target) as new, _disk_errors(target):
         save_model(net, str(new / "model.safetensors"))
         save_file(_optimizer_tensors(net, optimizer), new / "optimizer.safetensors")
         write_json(new / "state.json", {"step": step, **state})
-    for old in all_steps(folder)[:-KEEP]:
+    for old in [*all_steps(folder)[:-KEEP], *folder.glob(".*")]:
         shutil.rmtree(old)
     return target
 

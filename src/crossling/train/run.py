@@ -11,6 +11,8 @@ from typing import Any
 from crossling.disk import new_file, write_json
 from crossling.errors import BadInput
 
+MAY_CHANGE = {"checkpoint_every", "log_every", "micro_tokens"}  # what the machine needs, not what is learned
+
 
 class Run:
     """recipe.json  metrics.jsonl  tensorboard/  checkpoints/STEP/  vocab/"""
@@ -27,7 +29,7 @@ class Run:
                     f"{self.path}: this run was trained on shards {earlier.get('shards')}, these are {shards};"
                     " give the shards it began with, or another -o folder"
                 )
-            changed = sorted(_changes(earlier["recipe"], recipe))
+            changed = sorted(_changes(earlier["recipe"], recipe) - MAY_CHANGE)
             if changed:
                 raise BadInput(
                     f"{self.path}: this run was started with another recipe (different: {', '.join(changed)});"
