@@ -9,8 +9,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
 ORDER = [
-    "errors", "disk", "progress", "settings", "distributed", "babel", "data", "model", "objectives", "train", "evaluate",
-    "recipe", "load", "recipes", "examples", "demo", "bench", "cli", "__main__",
+    "errors", "disk", "progress", "settings", "distributed", "babel", "data", "model", "objectives", "train",
+    "evaluate", "recipe", "load", "recipes", "examples", "demo", "bench", "cli", "__main__",
 ]  # fmt: skip
 STRANGERS = {("model", "data"), ("evaluate", "train")}  # (room, room to its left that it does without all the same)
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -14,7 +14,7 @@ import torch
 
 from crossling.data.batches import Example, collate
 from crossling.data.vocabulary import EOS, Vocabulary
-from crossling.evaluate.alignment import read_gold
+from crossling.evaluate.alignment import GoldSet, read_gold
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
 from crossling.evaluate.retrieval import Bitext, read_tatoeba
@@ -22,25 +22,26 @@ from crossling.load import encoder_of
 from crossling.objectives import Network
 from crossling.objectives.objective import valid
 from crossling.objectives.trtd import TRTD
+from crossling.recipe import load_run
 
 NEIGHBOURS = 4
 SENTENCES = 3
 
 
-def examples(net: Network, run: Path, data: Path) -> dict[str, Any]:
-    """The parts of showcase.json (see evaluate/showcase.py) that show a network at work."""
-    vocabulary = Vocabulary.load(run / "vocab")
+def examples(run: Path, data: Path, languages: tuple[str, str]) -> dict[str, Any]:
+    """The parts of showcase.json (see evaluate/showcase.py) that show the network of a run at work on two languages."""
+    net, vocabulary = load_run(run), Vocabulary.load(run / "vocab")
     encoder = encoder_of(net, vocabulary, run.name)
-    across = read_tatoeba(data)[-1]
+    bitext = next(b for b in read_tatoeba(data) if (b.first.language, b.second.language) == languages)
+    gold = next(gold for gold in read_gold(data) if gold.languages == "-".join(languages))
     return {
-        "alignment": _alignment(encoder, data),
-        "neighbours": _neighbours(encoder, across),
-        "detection": _detection(net, vocabulary, across),
+        "alignment": _alignment(encoder, gold),
+        "neighbours": _neighbours(encoder, bitext),
+        "detection": _detection(net, vocabulary, bitext),
     }
 
 
-def _alignment(encoder: Encoder, data: Path) -> dict[str, Any]:
-    gold = read_gold(data)[-1]
+def _alignment(encoder: Encoder, gold: GoldSet) -> dict[str, Any]:
     pair = gold.pairs[0]
     source, target = " ".join(pair.source), " ".join(pair.target)
     layer = encoder.layers  # the last: where words, not sentences, are told apart
