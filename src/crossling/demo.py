@@ -67,7 +67,7 @@ def models(shards: Shards, seed: int = 0, steps: int = STEPS) -> dict[str, Recip
         mrtd=replace(tiny.mrtd, tokens=1024, lambda_=5.0),
         trtd=replace(tiny.trtd, tokens=2048, lambda_=5.0),
         xlco=XLCo(
-            pairs=96, layer=3, temperature=0.05, normalise=True, symmetric=True, pooling="mean", weight=5.0, length=128
+            pairs=96, layer=3, temperature=0.05, normalise=True, symmetric=True, pooling="mean", weight=10.0, length=128
         ),
         optimizer=replace(tiny.optimizer, warmup=steps // 10),
         lr=3e-3,
