@@ -66,7 +66,8 @@ def sentence(ended: Ended, status: int) -> str:
 def test_from_nothing_to_a_report(crossling: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     made = crossling("babel", "-o", "babel", "--languages", "2", "--sentences", "80", "--lemmas", "300")
-    assert (made.status, made.out) == (0, "babel/corpora and babel/data\n")
+    assert made.status == 0
+    assert made.out.endswith("Text and bitext are in babel/corpora, benchmarks in babel/data\n")
     # A short benchmark is enough here.
     for file in (tmp_path / "babel" / "data" / "tatoeba" / "v1").iterdir():
         file.write_text("".join(file.read_text(encoding="utf-8").splitlines(keepends=True)[:20]), encoding="utf-8")

@@ -11,6 +11,7 @@ from crossling.babel import babel
 from crossling.data.corpus import Corpora
 from crossling.data.vocabulary import Vocabulary
 from crossling.demo import WITH, WITHOUT, demo
+from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder
 from crossling.evaluate.retrieval import tatoeba
 from crossling.evaluate.scores import Row, summary
@@ -20,6 +21,14 @@ from crossling.model.transformer import CrosslingModel
 
 def best(rows: list[Row], metric: str) -> dict[str, float]:
     return {Path(found.model).name: found.best for found in summary(rows) if found.metric == metric}
+
+
+def both_see_the_same_number_of_tokens(out: Path) -> None:
+    rows = [(out / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1] for name in (WITH, WITHOUT)]
+    with_bitext, without = (json.loads(row)["tokens"] for row in rows)
+    assert without == pytest.approx(with_bitext, rel=0.1)
+    recipe = json.loads((out / WITHOUT / "recipe.json").read_text(encoding="utf-8"))["recipe"]
+    assert {name for name in ("mlm", "tlm", "mrtd", "trtd", "xlco") if recipe[name]} == {"mrtd"}
 
 
 def test_a_short_demo_leaves_scores_and_a_page_and_can_be_repeated(tmp_path: Path) -> None:
@@ -33,20 +42,12 @@ def test_a_short_demo_leaves_scores_and_a_page_and_can_be_repeated(tmp_path: Pat
     assert stored == rows
     # 15 pairs, both directions, 5 layers; 15 gold sets, 5 layers; two models
     assert len(rows) == 2 * (15 * 2 * 5 + 15 * 5)
+    both_see_the_same_number_of_tokens(out)
     weights = (out / WITH / "checkpoints" / "0000002" / "model.safetensors").stat().st_mtime_ns
     assert demo(out, steps=2) == rows
+    with pytest.raises(BadInput, match="holds a demo with seed 0, not 1"):
+        demo(out, seed=1, steps=2)
     assert (out / WITH / "checkpoints" / "0000002" / "model.safetensors").stat().st_mtime_ns == weights
-
-
-def test_both_models_see_the_same_number_of_tokens(tmp_path: Path) -> None:
-    demo(tmp_path, steps=1)
-    tokens = [
-        json.loads((tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])["tokens"]
-        for name in (WITH, WITHOUT)
-    ]
-    assert tokens[1] == pytest.approx(tokens[0], rel=0.1)
-    recipe = json.loads((tmp_path / WITHOUT / "recipe.json").read_text(encoding="utf-8"))["recipe"]
-    assert {name for name in ("mlm", "tlm", "mrtd", "trtd", "xlco") if recipe[name]} == {"mrtd"}
 
 
 def test_an_untrained_model_is_near_chance_across_families(tmp_path: Path) -> None:

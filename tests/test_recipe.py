@@ -71,7 +71,7 @@ def test_the_recipes_we_ship_pass(recipe: Recipe) -> None:
         (["xlco.pairs=1"], "xlco.pairs must be at least 2, found 1"),
         (["seed=-1"], "seed must be at least 0, found -1"),
         (["seed=4294967296"], "seed must be less than 2^32, found 4294967296"),
-        (["optimizer.warmup=-1"], "optimizer.warmup must be at least 0, found -1"),
+        (["optimizer.warmup=-1"], "optimizer.warmup must be at least 0, found -1.0"),
         (["lr=0"], "lr must be more than 0, found 0.0"),
         (["optimizer.clip=0"], "optimizer.clip must be more than 0, found 0.0"),
         (["optimizer.beta2=1"], "optimizer.beta2 must be from 0 to below 1, found 1.0"),

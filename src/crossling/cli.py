@@ -61,6 +61,7 @@ def babel(
     copies: Annotated[float, typer.Option(help="Share of bitext rows whose target copies the source.")] = 0.0,
     near_duplicates: Annotated[float, typer.Option(help="Share of bitext rows repeated with a small edit.")] = 0.0,
     many_to_one: Annotated[float, typer.Option(help="Share of bitext rows mapped to one target.")] = 0.0,
+    json_: Json = False,
 ) -> None:
     """A family of constructed languages: corpora and benchmarks with known truth.
 
@@ -70,7 +71,16 @@ def babel(
 
     noise = Noise(wrong=wrong, copies=copies, near_duplicates=near_duplicates, many_to_one=many_to_one)
     babel(out, languages, sentences, seed, lemmas, noise)
-    print(f"{out / 'corpora'} and {out / 'data'}")
+    card = json.loads((out / "babel.json").read_text(encoding="utf-8"))
+    if json_:
+        print(json.dumps(card))
+        return
+    table = Table("language", "family", "script", "order", "morphology", "sentences", title=str(out))
+    for one in card["languages"]:
+        facts = (one["family"], one["script"], one["order"], one["morphology"], f"{one['sentences']:,}")
+        table.add_row(one["code"], *map(str, facts))
+    Console().print(table)
+    print(f"Text and bitext are in {out / 'corpora'}, benchmarks in {out / 'data'}")
 
 
 @app.command()
@@ -175,6 +185,7 @@ def evaluate(
 def align(
     file: Annotated[Path, typer.Argument(help="Lines of `source ||| target`.")],
     model: Annotated[str, typer.Option(help="A run, an exported folder, or a Hugging Face encoder.")],
+    json_: Json = False,
 ) -> None:
     """Word alignments, one line of Pharaoh `i-j` links for each line of the file.
 
@@ -184,7 +195,7 @@ def align(
     from crossling.load import load
 
     for links in align(load(model), file):
-        print(" ".join(f"{i}-{j}" for i, j in links))
+        print(json.dumps(links) if json_ else " ".join(f"{i}-{j}" for i, j in links))
 
 
 @app.command()

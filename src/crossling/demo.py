@@ -20,6 +20,7 @@ from crossling.data.corpus import Corpora
 from crossling.data.shards import Shards, encode
 from crossling.data.vocabulary import Vocabulary, vocab
 from crossling.disk import write_json
+from crossling.errors import BadInput
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.report import report
 from crossling.evaluate.retrieval import nearest_rows, read_tatoeba
@@ -69,7 +70,6 @@ def models(shards: Shards, seed: int = 0, steps: int = STEPS) -> dict[str, Recip
         xlco=XLCo(
             pairs=96, layer=3, temperature=0.05, normalise=True, symmetric=True, pooling="mean", weight=10.0, length=128
         ),
-        optimizer=replace(tiny.optimizer, warmup=steps // 10),
         lr=3e-3,
         steps=steps,
         seed=seed,
@@ -88,8 +88,13 @@ def models(shards: Shards, seed: int = 0, steps: int = STEPS) -> dict[str, Recip
 def _prepare(out: Path, seed: int) -> Shards:
     """Six languages, their vocabulary and their shards; the same seed gives the same bytes."""
     card = out / "babel" / "babel.json"
-    if not (card.is_file() and json.loads(card.read_text(encoding="utf-8"))["seed"] == seed):
-        babel(out / "babel", seed=seed)
+    if card.is_file():
+        other = json.loads(card.read_text(encoding="utf-8"))["seed"]
+        if other != seed:
+            raise BadInput(f"{out}: holds a demo with seed {other}, not {seed}; give another -o folder")
+        if (out / "shards" / "manifest.json").is_file():
+            return Shards.open(out / "shards")
+    babel(out / "babel", seed=seed)
     corpora = Corpora(out / "babel" / "corpora")
     vocab(corpora, PIECES, out / "vocab", seed=seed)
     return encode(corpora, out / "vocab", out / "shards")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from crossling.data.batches import Example, collate
-from crossling.data.vocabulary import EOS, Vocabulary
+from crossling.data.vocabulary import BOS, EOS, Vocabulary
 from crossling.evaluate.alignment import GoldSet, read_gold
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
@@ -97,7 +97,8 @@ def _detection(net: Network, vocabulary: Vocabulary, bitext: Bitext) -> dict[str
     _, seen_BL, scores_BL = task.detect(net, batch)
     probability_BL, present = torch.sigmoid(scores_BL), valid(batch["targets"])
     replaced_BL = seen_BL != batch["targets"]
-    auc = _area(probability_BL[present].cpu().numpy(), replaced_BL[present].cpu().numpy())
+    words = present & (batch["targets"] != BOS) & (batch["targets"] != EOS)  # a mark is never replaced: too easy
+    auc = area(scores_BL[words].cpu().numpy(), replaced_BL[words].cpu().numpy())
     return {
         "auc": round(auc, 3),
         "sentences": [
@@ -111,12 +112,12 @@ def _detection(net: Network, vocabulary: Vocabulary, bitext: Bitext) -> dict[str
     }
 
 
-def _area(score_P: np.ndarray, positive_P: np.ndarray) -> float:
-    """The area under the ROC curve: how often a positive outranks a negative."""
-    rank_P = np.empty(len(score_P))
-    rank_P[np.argsort(score_P, kind="stable")] = np.arange(1, len(score_P) + 1)
-    positives = int(positive_P.sum())
-    negatives = len(positive_P) - positives
-    if not positives or not negatives:
+def area(score_P: np.ndarray, positive_P: np.ndarray) -> float:
+    """The area under the ROC curve: how often a positive outranks a negative; a tie counts half."""
+    if positive_P.all() or not positive_P.any():
         return 0.5
-    return float((rank_P[positive_P].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+    _, place_P, times = np.unique(score_P, return_inverse=True, return_counts=True)
+    rank_P = (np.cumsum(times) - (times - 1) / 2)[place_P]  # the mean rank of all that score the same
+    positives = int(positive_P.sum())
+    outranked = rank_P[positive_P].sum() - positives * (positives + 1) / 2
+    return float(outranked / (positives * (len(positive_P) - positives)))

@@ -109,6 +109,11 @@ class Recipe:
         for key, layer in layers.items():
             if layer is not None and not 0 <= layer <= self.model.layers:
                 raise BadInput(f"recipe {self.name}: {key} is {layer}, the model has layers 0 to {self.model.layers}")
+        if self.optimizer.warmup_steps(self.steps) >= self.steps > 1:
+            raise BadInput(
+                f"recipe {self.name}: optimizer.warmup is {self.optimizer.warmup:g} and steps only {self.steps}, so the"
+                " rate would never reach its peak; set optimizer.warmup too, for instance 0.1 for a tenth of the steps"
+            )
         if self.model.width % self.model.heads:
             raise BadInput(f"recipe {self.name}: model.width must be a multiple of model.heads")
 

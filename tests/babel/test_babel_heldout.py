@@ -29,13 +29,34 @@ def test_candidates_are_as_many_as_wanted_and_all_different(heldout: HeldOut) ->
 
 
 def test_different_meanings_that_read_alike_are_not_both_held_out() -> None:
-    """In a language of a single word only the grammar tells sentences apart."""
+    """In a language of a single word only the grammar tells sentences apart; those for retrieval have all the same."""
     world = World(300, seed=2)
     language, other = found_languages(2, world, seed=2)
     one_word = replace(language.lexicon, stems=dict.fromkeys(language.lexicon.stems, ("ta",)))
-    heldout = HeldOut(world, [replace(language, lexicon=one_word), other], 2, {RETRIEVAL: 20, ALIGNMENT: 20})
+    heldout = HeldOut(world, [replace(language, lexicon=one_word), other], 2, {RETRIEVAL: 1, ALIGNMENT: 20})
     kept = heldout.remaining(RETRIEVAL) + heldout.remaining(ALIGNMENT)
-    assert len({text(one.renderings["qaa"]) for one in kept}) == 40
+    assert len({text(one.renderings["qaa"]) for one in kept}) == 21
+
+
+def test_the_search_for_meanings_ends_where_there_are_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heldout_module, "TRIES", 5)
+    world = World(300, seed=2)
+    heldout = HeldOut(world, found_languages(2, world, seed=2), 2, {RETRIEVAL: 20, ALIGNMENT: 10})
+    with pytest.raises(BadInput, match="of 20 retrieval sentences"):
+        heldout.remaining(RETRIEVAL)
+
+
+def test_retrieval_sentences_differ_in_the_meaning_of_words_alone(heldout: HeldOut) -> None:
+    kept = heldout.remaining(RETRIEVAL)
+    assert {tuple(one.frame.concepts()) for one in kept} == {heldout_module.RETRIEVAL_PARTS}
+    grammar = {
+        (f.tense, f.negated, f.modality, f.relation, *((e.plural, e.definite, e.count) for _, e in f.entities()))
+        for f in (one.frame for one in kept)
+    }
+    assert len(grammar) == 1
+    for code in ("qaa", "qab", "qac"):
+        said = {tuple(word.feature for word in one.renderings[code]) for one in kept}
+        assert len({tuple(sorted(filter(None, features))) for features in said}) == 1
 
 
 def test_one_meaning_in_two_grammars_is_held_out_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from crossling.data.sampling import Sampling
 from crossling.data.shards import Bitext, Sentences, Shards
 from crossling.data.vocabulary import BOS, EOS, PAD
 from crossling.errors import BadInput
+from crossling.objectives import MLM, TLM, XLCo
 
 DEFAULT = Sampling()
 
@@ -479,3 +480,13 @@ def test_tasks_of_a_step_are_added_up(shards: Shards) -> None:
     assert [name for name, _ in work.micro] == ["text", "pairs"]
     assert work.counts["examples"] == 29
     assert work.counts["filled"] == work.tokens
+
+
+def test_turning_a_task_off_leaves_the_data_of_the_others_as_they_are(shards: Shards) -> None:
+    tasks = {"mlm": MLM(tokens=200, length=32), "tlm": TLM(tokens=200, length=32), "xlco": XLCo(pairs=4, length=32)}
+    together = Batches(shards, tasks, Sampling(), seed=5, micro_tokens=10_000)[3]
+    for name, task in tasks.items():
+        alone = Batches(shards, {name: task}, Sampling(), seed=5, micro_tokens=10_000)[3]
+        [(_, expected)] = [(n, batch) for n, batch in together.micro if n == name]
+        [(_, found)] = alone.micro
+        assert all(torch.equal(found[field], expected[field]) for field in expected), name

@@ -473,3 +473,15 @@ def test_damaged_arrays_are_refused(source: Path, words: Path, tmp_path: Path, f
         array.write_bytes({"empty": b"", "cut": raw[:-3], "other": b"this is no array\n" * 20}[damage])
     with pytest.raises(BadInput, match=rf"{file} .*cannot be read .*make these shards again with crossling encode"):
         _ = made.text if file.startswith("text") else made.bitexts
+
+
+@pytest.mark.parametrize("place", ["text/xh", "pairs/mine", "multi/mine", "vocab"])
+def test_shards_are_never_written_over_anything_else(
+    place: str, corpora_folder: Path, vocabulary_folder: Path, tmp_path: Path
+) -> None:
+    precious = tmp_path / "out" / place / "precious.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("mine", encoding="utf-8")
+    with pytest.raises(BadInput, match="give another -o folder"):
+        encode(Corpora(corpora_folder), vocabulary_folder, tmp_path / "out")
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [precious]

@@ -1,6 +1,7 @@
 """The encoder against a slow one, and its manners as a Hugging Face model."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from transformers import AutoModel
 
 from crossling.model.position import bucket
 from crossling.model.shape import SIZES
-from crossling.model.transformer import Block, CrosslingConfig, CrosslingModel, LMHead
+from crossling.model.transformer import Block, CrosslingConfig, CrosslingModel, LMHead, RTDHead
 
 
 def small(**changes: object) -> CrosslingModel:
@@ -27,6 +28,21 @@ def small(**changes: object) -> CrosslingModel:
         "initializer_range": 0.2,
     }
     return CrosslingModel(CrosslingConfig(**(shape | changes))).eval()  # type: ignore[arg-type]
+
+
+def norm(values: Tensor, layer: torch.nn.LayerNorm) -> Tensor:
+    centred = values - values.mean(-1, keepdim=True)
+    deviation = (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
+    return centred / deviation * layer.weight + layer.bias
+
+
+def gelu(values: Tensor) -> Tensor:
+    return values * 0.5 * (1 + torch.erf(values / math.sqrt(2)))
+
+
+def feed_forward(block: Block, values: Tensor) -> Tensor:
+    first, _, second = block.feed_forward
+    return gelu(values @ first.weight.T + first.bias) @ second.weight.T + second.bias
 
 
 def slow_block(block: Block, hidden_LD: Tensor, table_NH: Tensor | None, pre: bool) -> Tensor:
@@ -51,24 +67,30 @@ def slow_block(block: Block, hidden_LD: Tensor, table_NH: Tensor | None, pre: bo
         return attention.out(mixed)
 
     if pre:
-        hidden_LD = hidden_LD + attend(block.attention_norm(hidden_LD))
-        return hidden_LD + block.feed_forward(block.feed_forward_norm(hidden_LD))
-    hidden_LD = block.attention_norm(hidden_LD + attend(hidden_LD))
-    return block.feed_forward_norm(hidden_LD + block.feed_forward(hidden_LD))
+        hidden_LD = hidden_LD + attend(norm(hidden_LD, block.attention_norm))
+        return hidden_LD + feed_forward(block, norm(hidden_LD, block.feed_forward_norm))
+    hidden_LD = norm(hidden_LD + attend(hidden_LD), block.attention_norm)
+    return norm(hidden_LD + feed_forward(block, hidden_LD), block.feed_forward_norm)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_every_layer_equals_a_slow_loop(norm: str) -> None:
-    model = small(norm=norm)
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_every_layer_equals_a_slow_loop(place: str) -> None:
+    model = small(norm=place)
+    with torch.no_grad():  # as after training: no norm is the identity any more
+        for module in model.modules():
+            if isinstance(module, torch.nn.LayerNorm):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.uniform_(-0.5, 0.5)
     ids_BL = torch.randint(4, 49, (2, 7))
     states = model(ids_BL, output_hidden_states=True).hidden_states
     assert len(states) == 4
     for row in range(2):
-        hidden_LD = model.embeddings(ids_BL[row : row + 1])[0]
+        summed = model.embeddings.tokens.weight[ids_BL[row]] + model.embeddings.positions.weight[:7]
+        hidden_LD = norm(summed, model.embeddings.norm)
         assert_close(states[0][row], hidden_LD)
         for number, block in enumerate(model.blocks, start=1):
-            hidden_LD = slow_block(block, hidden_LD, model.relative.weight_NH, norm == "pre")
-            last = model.final_norm(hidden_LD) if norm == "pre" and number == 3 else hidden_LD
+            hidden_LD = slow_block(block, hidden_LD, model.relative.weight_NH, place == "pre")
+            last = norm(hidden_LD, model.final_norm) if place == "pre" and number == 3 else hidden_LD
             assert_close(states[number][row], last, atol=2e-5, rtol=1e-4)
 
 
@@ -133,6 +155,48 @@ def test_base_has_the_papers_size() -> None:
     with torch.device("meta"):
         model = CrosslingModel(SIZES["base"].config(250_002))
     assert sum(p.numel() for p in model.parameters()) == pytest.approx(279e6, rel=0.02)
+
+
+def test_the_detection_head_is_electras() -> None:
+    head = RTDHead(small().config)
+    hidden = torch.randn(3, 5, 16)
+    expected = gelu(hidden @ head.dense.weight.T + head.dense.bias) @ head.score.weight[0] + head.score.bias
+    assert_close(head(hidden), expected)
+
+
+def test_dropout_is_felt_in_training_in_embeddings_attention_and_branches() -> None:
+    ids = torch.randint(4, 49, (2, 7))
+    for part in ("embeddings", "attention", "branches"):
+        model = small(dropout=0.5).train()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        for block in model.blocks:
+            block.attention.dropout = 0.5 if part == "attention" else 0.0
+            block.dropout.p = 0.5 if part == "branches" else 0.0
+        model.embeddings.dropout.p = 0.5 if part == "embeddings" else 0.0
+        assert not torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state), part
+        model.eval()
+        assert torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
+
+
+def test_a_shapes_dropout_reaches_every_place() -> None:
+    model = CrosslingModel(replace(SIZES["tiny"], dropout=0.25).config(50))
+    assert {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)} == {0.25}
+    assert {block.attention.dropout for block in model.blocks} == {0.25}
+
+
+def test_initial_weights_have_the_deviation_asked_for() -> None:
+    for deviation in (0.02, 0.2):
+        model = small(initializer_range=deviation, hidden_size=64, vocab_size=500)
+        for weight in (model.embeddings.tokens.weight, model.blocks[0].attention.qkv.weight):
+            assert weight.std().item() == pytest.approx(deviation, rel=0.05)
+        assert model.blocks[0].attention.qkv.bias.abs().max() == 0
+
+
+def test_the_universal_layer_is_two_thirds_up_if_not_said() -> None:
+    assert SIZES["base"].config(50).universal_layer == 8
+    assert replace(SIZES["base"], universal_layer=5).config(50).universal_layer == 5
 
 
 def test_the_language_model_head_is_dense_gelu_norm_and_the_table() -> None:

@@ -31,7 +31,7 @@ def text_batch(objective: Objective, blocks: int = 5) -> Batch:
     return collate([objective.corrupt(e, np.random.default_rng([2, i]), MASK) for i, e in enumerate(examples)])
 
 
-def network(*objectives: Objective) -> Network:
+def network(*objectives: Objective, dropout: float = 0.0) -> Network:
     torch.manual_seed(0)
     config = CrosslingConfig(
         vocab_size=VOCABULARY,
@@ -40,7 +40,7 @@ def network(*objectives: Objective) -> Network:
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=32,
-        dropout=0.0,
+        dropout=dropout,
         initializer_range=0.3,
     )
     encoder = CrosslingModel(config)

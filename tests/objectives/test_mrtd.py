@@ -86,11 +86,13 @@ def test_no_gradient_flows_from_the_discriminator_into_the_generator() -> None:
 
 def test_the_token_table_is_shared_and_the_generator_has_no_dropout() -> None:
     objective = MRTD()
-    net = network(objective)
+    net = network(objective, dropout=0.3)
     generator = net.parts["generator"]
     assert generator.embeddings.tokens is net.encoder.embeddings.tokens
     assert len(generator.blocks) == 2
-    assert generator.config.dropout == 0.0
+    assert {module.p for module in generator.modules() if isinstance(module, torch.nn.Dropout)} == {0.0}
+    assert {block.attention.dropout for block in generator.blocks} == {0.0}
+    assert net.encoder.embeddings.dropout.p == 0.3
 
 
 def test_sampling_follows_the_softmax() -> None:

@@ -76,14 +76,36 @@ def test_own_translations_are_no_negatives() -> None:
     assert PAPER.loss(net, pair_batch(PAPER))["xlco"].item() > 0.1
 
 
-def test_both_sides_are_masked_at_the_rate_and_not_at_all_at_zero() -> None:
-    masked = pair_batch(replace(PAPER, rate=0.5))
-    plain = pair_batch(replace(PAPER, rate=0.0))
+@pytest.mark.parametrize("rate", [0.0, 0.15, 0.5])
+def test_both_sides_are_masked_at_the_rate(rate: float) -> None:
+    batch = pair_batch(replace(PAPER, rate=rate), pairs=99)
     for side in ("query", "key"):
-        assert (masked[side] == 39).any(dim=1).all()
-        assert not (plain[side] == 39).any()
+        words = (batch[side] > 3).sum()
+        assert ((batch[side] == 39).sum() / words).item() == pytest.approx(rate, abs=0.05)
+
+
+def test_the_projection_is_one_matrix_and_nothing_else() -> None:
+    [(name, weight)] = network(PAPER).parts["projection"].named_parameters()
+    assert (name, tuple(weight.shape)) == ("weight", (16, 16))
+
+
+def test_without_a_layer_the_models_universal_one_is_taken() -> None:
+    net, batch = network(PAPER), pair_batch(PAPER)  # 3 layers: 2 is two thirds up
+    assert torch.equal(replace(PAPER, layer=None).loss(net, batch)["xlco"], PAPER.loss(net, batch)["xlco"])
+
+
+def test_scores_keep_their_digits_under_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cosines of two vectors, divided by 0.05: bfloat16 would leave a few dozen values."""
+    objective = XLCo(layer=2, temperature=0.05, normalise=True)
+    net, batch = network(objective), pair_batch(objective, pairs=40)
+    query, key = torch.randn(40, 16), torch.randn(40, 16)
+    vectors = {id(batch["query"]): F.normalize(query, dim=-1), id(batch["key"]): F.normalize(key, dim=-1)}
+    monkeypatch.setattr(XLCo, "represent", lambda *given: vectors[id(given[-1])])
+    exact = objective.loss(net, batch)["xlco"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(objective.loss(net, batch)["xlco"], exact)
 
 
 def test_the_count_is_pairs() -> None:
     assert PAPER.counts(pair_batch(PAPER))["xlco"] == 6
-    assert PAPER.examples(123.4) == 2048
+    assert replace(PAPER, pairs=77).examples(123.4) == 77

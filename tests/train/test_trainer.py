@@ -401,9 +401,9 @@ def test_what_a_probe_does_to_modes_and_random_numbers_changes_nothing(
 
 def test_an_objective_whose_weight_is_zero_is_only_watched(full_recipe: Recipe, shards: Shards, tmp_path: Path) -> None:
     assert full_recipe.xlco is not None
-    recipe = full_recipe.but(xlco=replace(full_recipe.xlco, weight=0.0), steps=2)
+    recipe = full_recipe.but(xlco=replace(full_recipe.xlco, weight=0.0), steps=3)
     net, start = pretrain(recipe, shards, tmp_path / "run"), build(recipe, shards.vocabulary_size)
     assert rows(tmp_path / "run")[-1]["xlco"] > 0
     moved = (net.parts["projection"].weight - start.parts["projection"].weight).abs().max()
-    decayed = 0.011 * 0.01 * start.parts["projection"].weight.abs().max() * 2
+    decayed = 0.011 * 0.01 * start.parts["projection"].weight.abs().max() * 3
     assert moved.item() <= decayed.item()  # by weight decay alone

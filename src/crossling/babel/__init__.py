@@ -27,8 +27,9 @@ words and what corresponds to them are possible ones.
 
 Resources are unequal (`resources`), bitext may be damaged at stated rates (`noise`), and the benchmarks hold
 out meaning, not strings (`heldout`): no training sentence of any language has the content of a test
-sentence. Retrieval sentences have no names, numbers or pronouns and the same number of content words, so
-that neither spelling nor length gives them away across families.
+sentence. Retrieval sentences have no names, numbers or pronouns, all have the same parts (who, of what kind,
+did what, to what, of what kind, when) and the same grammar, so that neither spelling nor length nor function
+words give them away across families: only what the words mean does.
 
 `babel` writes a folder; `frames` gives the meaning of every sentence in it back, for further tasks.
 """

@@ -22,6 +22,7 @@ from crossling.disk import new_folder, write_json
 from crossling.errors import BadInput, nearest
 
 CARD = "babel.json"
+WRITTEN = {CARD, "corpora", "data", "truth"}  # what an earlier call leaves, and a new one replaces
 LANGUAGES = range(2, 41)
 LEMMAS = range(300, 10_001)
 FEWEST_SENTENCES = 50
@@ -107,8 +108,10 @@ def _check(out: Path, languages: int, sentences: int, lemmas: int, test: int, al
         raise BadInput(f"test sentences: {test} and {alignment} given, expected at least 1 of each")
     if out.is_file():
         raise BadInput(f"{out}: this is a file, expected a folder to write to")
-    if out.is_dir() and any(out.iterdir()) and not (out / CARD).is_file():
-        raise BadInput(f"{out}: the folder is not empty and not an earlier babel folder; give another one")
+    strangers = {entry.name for entry in out.iterdir()} - WRITTEN if out.is_dir() else set()
+    if strangers or (out.is_dir() and any(out.iterdir()) and not (out / CARD).is_file()):
+        what = f"{min(strangers)} is in it" if strangers else f"it has no {CARD}"
+        raise BadInput(f"{out}: the folder is not empty and not an earlier babel folder ({what}); give another one")
 
 
 def _card(world: World, languages: list[Language], resources: Resources) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
+from itertools import count, islice
 
 from crossling.babel.frame import PRONOUN, Frame, is_name
 from crossling.babel.language import Language, Word, text
@@ -14,8 +14,10 @@ from crossling.babel.world import World
 from crossling.errors import BadInput
 
 RETRIEVAL, ALIGNMENT = "retrieval", "alignment"
-CONTENT = 6  # concepts in every retrieval sentence: enough to identify it, and no length gives it away
+# What every retrieval sentence says, and nothing else: enough to identify it, while its length and build do not.
+RETRIEVAL_PARTS = ("verb", "agent", "agent.modifier", "patient", "patient.modifier", "time")
 SPARE = 2  # candidates for every sentence wanted
+TRIES = 1000  # frames looked at for every candidate, before there seem to be no more
 BATCH = 1000
 
 
@@ -35,12 +37,13 @@ class HeldOut:
         self._struck: set[tuple[tuple[str, str], ...]] = set()
         self._candidates: dict[str, list[Candidate]] = {}
         rng = random.Random(f"{seed}/heldout")
-        for split, suits in SUITS.items():
+        for split, fit in FIT.items():
             chosen = self._candidates[split] = []
-            for frame in _frames(world, seed, split):
+            for told in islice(_frames(world, seed, split), TRIES * SPARE * wanted[split]):
                 if len(chosen) == SPARE * wanted[split]:
                     break
-                if suits(frame) and frame.key() not in self._by_key:
+                frame = fit(told)
+                if frame is not None and frame.key() not in self._by_key:
                     candidate = Candidate(frame, {language.code: language.render(frame, rng) for language in languages})
                     if self._admit(candidate):
                         chosen.append(candidate)
@@ -83,18 +86,23 @@ def _frames(world: World, seed: int, split: str) -> Iterator[Frame]:
             yield from document
 
 
-def _suits_retrieval(frame: Frame) -> bool:
-    """No name, number or pronoun, and no clause: what is said is said by ordinary words, always as many."""
+def _for_retrieval(frame: Frame) -> Frame | None:
+    """The frame in plain grammar, if it has just the parts wanted and all of them said by ordinary words.
+
+    Were tense, number, negation or modality to differ, function words and affixes would tell the sentences apart, and
+    a model could find translations without knowing what a single word means.
+    """
     concepts = frame.concepts()
-    return (
-        len(concepts) == CONTENT
-        and frame.clause is None
-        and not any(concept == PRONOUN or concept.isdigit() or is_name(concept) for concept in concepts.values())
-    )
+    if tuple(concepts) != RETRIEVAL_PARTS or frame.patient is None:
+        return None
+    if any(concept == PRONOUN or is_name(concept) for concept in concepts.values()):
+        return None
+    agent, patient = (replace(entity, plural=False, definite=False) for entity in (frame.agent, frame.patient))
+    return replace(frame, agent=agent, patient=patient, tense="past", negated=False, modality=None)
 
 
-def _suits_alignment(frame: Frame) -> bool:
-    return len(frame.concepts()) >= 4
+def _for_alignment(frame: Frame) -> Frame | None:
+    return frame if len(frame.concepts()) >= 4 else None
 
 
-SUITS: dict[str, Callable[[Frame], bool]] = {RETRIEVAL: _suits_retrieval, ALIGNMENT: _suits_alignment}
+FIT: dict[str, Callable[[Frame], Frame | None]] = {RETRIEVAL: _for_retrieval, ALIGNMENT: _for_alignment}

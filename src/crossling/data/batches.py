@@ -81,8 +81,9 @@ class Batches(Dataset[Work]):
     ) -> None:
         self.tasks, self.micro_tokens, self.mask = tasks, micro_tokens, shards.vocabulary_size - 1
         self.streams = {
-            name: _Stream(_groups(shards, task, sampling), task.examples, [seed, index])
-            for index, (name, task) in enumerate(tasks.items())
+            # Keyed by its name and not by its place, so that turning one task off leaves the others' data as they are.
+            name: _Stream(_groups(shards, task, sampling), task.examples, [seed, int.from_bytes(name.encode())])
+            for name, task in tasks.items()
         }
 
     def __getitem__(self, step: int) -> Work:

@@ -29,7 +29,7 @@ import numpy as np
 import xxhash
 
 from crossling.data.corpus import Corpora, MultiWay, Pairs, Text
-from crossling.data.vocabulary import EOS, Vocabulary, copy_vocabulary
+from crossling.data.vocabulary import EOS, Vocabulary, check_place, copy_vocabulary
 from crossling.disk import new_folder, write_json
 from crossling.errors import BadInput
 from crossling.progress import Progress
@@ -158,8 +158,7 @@ def _shared(filled: list[np.ndarray]) -> np.ndarray:
 def encode(corpora: Corpora, vocabulary: Path, out: Path, workers: int = 1) -> Shards:
     """Text to token shards. Restartable: corpora already encoded from the same sources are left as they are."""
     vocab, out = Vocabulary.load(vocabulary), Path(out)
-    if out.resolve() == corpora.path.resolve():
-        raise BadInput(f"{out}: the shards cannot lie in the folder of the corpora; give another -o folder")
+    _check_place(out)
     out.mkdir(parents=True, exist_ok=True)
     jobs: list[Job] = [
         *((out / "text" / text.language, text.files, partial(_encode_text, text)) for text in corpora.text),
@@ -196,6 +195,17 @@ def _entries(jobs: list[Job], vocabulary: Vocabulary, workers: int) -> Iterator[
         for done, (entry, (folder, _, _)) in enumerate(zip(results, jobs, strict=True), start=1):
             progress.update(done, f"{folder.parent.name}/{folder.name}")
             yield entry
+
+
+def _check_place(out: Path) -> None:
+    """Refuses to write shards over anything but shards, finished or begun."""
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"{out}: this is a file; give a folder for the shards")
+    places = [place for kind in ("text", "pairs", "multi") for place in (out / kind).glob("[!.]*")]
+    foreign = [place for place in places if not (place / "entry.json").is_file()]
+    if foreign:
+        raise BadInput(f"{out}: {min(foreign)} is no part of any shards; give another -o folder")
+    check_place(out / "vocab")
 
 
 def _folder_name(pairs: Pairs) -> str:

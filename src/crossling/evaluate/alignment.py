@@ -101,6 +101,7 @@ def word_alignment(encoder: Encoder, data: Path, method: str = "ot") -> list[Row
                 metric="aer",
                 language=gold.languages,
                 layer=layer,
+                seed=encoder.seed,
                 split=gold.split,
                 examples=len(measured),
                 value=100 * error_rate((set(links[layer]), pair.sure, pair.possible) for links, pair in measured),

@@ -38,11 +38,13 @@ class Encoder:
         tokenizer: PreTrainedTokenizerFast,
         name: str,
         universal_layer: int | None = None,  # the layer whose mean is the sentence vector; two thirds up if not said
+        seed: int | None = None,  # of its training, where it is known
     ) -> None:
         _check_parts(model, tokenizer, name)
         self.model = model
         self.tokenizer = tokenizer
         self.name = name
+        self.seed = seed
         self.longest = _longest(model, tokenizer)  # tokens
         self.layers, self.width = self._probe()
         self.universal_layer = round(self.layers * 2 / 3) if universal_layer is None else self._layer(universal_layer)

@@ -15,8 +15,9 @@ from crossling.evaluate.scores import Row
 TASKS: dict[str, Callable[[Encoder, Path], list[Row]]] = {"tatoeba": tatoeba, "word-alignment": word_alignment}
 
 
-def evaluate(model: Encoder, tasks: Sequence[str], data: Path, out: Path | None = None) -> list[Row]:
+def evaluate(model: Encoder, tasks: Sequence[str], data: Path | str, out: Path | str | None = None) -> list[Row]:
     """Score rows of all tasks, every layer; with `out` they are added to `out`/scores.jsonl."""
+    data = Path(data)
     for task in tasks:
         if task not in TASKS:
             raise BadInput(f"task {task!r} is unknown{nearest(task, TASKS)}")
@@ -24,5 +25,5 @@ def evaluate(model: Encoder, tasks: Sequence[str], data: Path, out: Path | None 
         raise BadInput(f"{data}: no such folder; give the folder that holds tatoeba/ and word-alignment/")
     rows = [row for task in tasks for row in TASKS[task](model, data)]
     if out is not None:
-        scores.add(out / "scores.jsonl", rows)
+        scores.add(Path(out) / "scores.jsonl", rows)
     return rows

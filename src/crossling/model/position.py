@@ -13,6 +13,7 @@ The table of d is shared by all layers; every layer owns its gate.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +32,13 @@ def bucket(distance: Tensor, buckets: int, max_distance: int) -> Tensor:
     return torch.where(distance > 0, side, 0) + torch.where(distance.abs() < exact, distance.abs(), logarithmic)
 
 
+@lru_cache(maxsize=256)
+def _one_hot(length: int, buckets: int, max_distance: int) -> Tensor:
+    """The bucket of each distance of a sequence, [2L - 1, N]; on the host, as not every device has float64."""
+    distance = torch.arange(1 - length, length, device="cpu")
+    return F.one_hot(bucket(distance, buckets, max_distance), buckets).float()
+
+
 class RelativePositionTable(nn.Module):
     """d: one learned number per bucket of distance and head, shared by all layers."""
 
@@ -43,8 +51,7 @@ class RelativePositionTable(nn.Module):
         """d for every query and key, float32. Built by a one-hot product and a sliding view, never a gather: the
         gradient then is summed in float32 and in a fixed order, where a bfloat16 gather was measured 20% wrong."""
         with torch.autocast(self.weight_NH.device.type, enabled=False):
-            distance = torch.arange(1 - length, length, device=self.weight_NH.device)
-            one_hot = F.one_hot(bucket(distance, self.buckets, self.max_distance), self.buckets).float()
+            one_hot = _one_hot(length, self.buckets, self.max_distance).to(self.weight_NH.device, non_blocking=True)
             by_distance_H = (one_hot @ self.weight_NH.float()).T  # [H, 2L - 1], from key far left to key far right
             return by_distance_H.unfold(1, length, 1).flip(1)  # row i is the window that has distance 0 at i
 

@@ -37,7 +37,7 @@ class CrosslingConfig(PreTrainedConfig):
         dropout: float = 0.1,
         initializer_range: float = 0.02,
         layer_norm_eps: float = 1e-5,
-        universal_layer: int | None = None,  # the layer whose mean is the sentence vector
+        universal_layer: int | None = None,  # whose mean is the sentence vector; two thirds up if not said
         pad_token_id: int = 1,
         bos_token_id: int = 0,
         eos_token_id: int = 2,
@@ -58,7 +58,7 @@ class CrosslingConfig(PreTrainedConfig):
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
-        self.universal_layer = universal_layer
+        self.universal_layer = round(num_hidden_layers * 2 / 3) if universal_layer is None else universal_layer
         super().__init__(**kwargs, pad_token_id=pad_token_id, bos_token_id=bos_token_id, eos_token_id=eos_token_id)  # type: ignore[call-arg]
 
 

@@ -5,8 +5,8 @@ r"""Cross-lingual contrast (InfoXLM §3.3, Eq. 5 and 6).
 g is the encoder up to the universal layer, pooled and projected; N holds the translation c2 and the translations of
 the other pairs of the batch (`queue = 0`). A row of a multi-way set never meets its own translations as negatives.
 
-At `temperature = 1`, not normalised and not symmetric this is Eq. 6 to the letter. Both sides are masked as the
-authors' code does, though the paper does not say so.
+At `temperature = 1`, not normalised and not symmetric this is Eq. 6 to the letter. Both sides are masked, as in the
+authors' code and not in the paper; here every chosen token becomes <mask>, theirs keeps or exchanges some.
 """
 # N pairs, L positions, D width
 
@@ -34,8 +34,8 @@ class XLCo:
     inputs: ClassVar[tuple[str, ...]] = ("query", "key")
     whole: ClassVar[bool] = True  # the pairs of a step are each other's negatives
 
-    pairs: int = 2048  # of one step
-    layer: int = 8  # the universal layer, counted as everywhere: 0 is the embedding output
+    pairs: int = 256  # of one step
+    layer: int | None = None  # 0 is the embedding output; none: the universal layer of the model
     temperature: float = 0.25  # tau
     normalise: bool = False  # cosine instead of dot product
     symmetric: bool = False  # also from c2 to c1, the mean of both
@@ -72,7 +72,8 @@ class XLCo:
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         query_ND, key_ND = (self.represent(net, batch[side]).float() for side in ("query", "key"))
-        scores_NN = query_ND @ key_ND.T / self.temperature
+        with torch.autocast(query_ND.device.type, enabled=False):  # cosines / 0.05 need more than bfloat16's digits
+            scores_NN = query_ND @ key_ND.T / self.temperature
         same_row_NN = batch["row"][:, None] == batch["row"][None, :]
         scores_NN = scores_NN.masked_fill(
             same_row_NN & ~torch.eye(len(scores_NN), device=scores_NN.device).bool(), -torch.inf
@@ -85,7 +86,8 @@ class XLCo:
 
     def represent(self, net: Network, ids_NL: Tensor) -> Tensor:
         present_NL = valid(ids_NL)
-        hidden_NLD = net.encoder(ids_NL, present_NL, layers=self.layer).last_hidden_state
+        layer = net.encoder.config.universal_layer if self.layer is None else self.layer
+        hidden_NLD = net.encoder(ids_NL, present_NL, layers=layer).last_hidden_state
         if self.pooling == "cls":
             pooled_ND = hidden_NLD[:, 0]
         else:

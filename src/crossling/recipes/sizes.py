@@ -13,14 +13,14 @@ class Budget:
     tokens: int  # of one task in one step
     length: int
     steps: int
-    warmup: int
+    warmup: float  # steps, or a share of them
     lr: float
     clip: float = 1.0
 
 
 OURS = {
-    "tiny": Budget(tokens=4096, length=128, steps=2000, warmup=200, lr=2e-3),
-    "small": Budget(tokens=65_536, length=256, steps=20_000, warmup=1000, lr=1e-3),
+    "tiny": Budget(tokens=4096, length=128, steps=2000, warmup=0.1, lr=2e-3),
+    "small": Budget(tokens=65_536, length=256, steps=20_000, warmup=0.05, lr=1e-3),
 }
 
 

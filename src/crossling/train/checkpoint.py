@@ -29,8 +29,8 @@ def save(folder: Path, step: int, net: nn.Module, optimizer: torch.optim.Optimiz
         save_model(net, str(new / "model.safetensors"))
         save_file(_optimizer_tensors(net, optimizer), new / "optimizer.safetensors")
         write_json(new / "state.json", {"step": step, **state})
-    for old in [*all_steps(folder)[:-KEEP], *folder.glob(".*")]:
-        shutil.rmtree(old)
+    for old in [*all_steps(folder)[:-KEEP], *folder.glob(".[0-9][0-9][0-9][0-9][0-9][0-9][0-9].*")]:
+        shutil.rmtree(old, ignore_errors=True)
     return target
 
 

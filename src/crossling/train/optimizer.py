@@ -7,12 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from crossling.model.position import Gate, RelativePositionTable
+
+SPARED = (nn.LayerNorm, Gate, RelativePositionTable)
+
 
 @dataclass(frozen=True)
 class Adam:
     """The optimizer part of a recipe; the peak rate and the number of steps are the recipe's own."""
 
-    warmup: int = 10_000
+    warmup: float = 10_000  # steps; below 1: that share of all steps
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-6
@@ -20,9 +24,10 @@ class Adam:
     clip: float = 2.0
 
     def build(self, net: nn.Module) -> torch.optim.AdamW:
-        # Biases, norms and gates are not decayed: they are no weights of a map.
-        decayed = [p for p in net.parameters() if p.ndim > 1]
-        free = [p for p in net.parameters() if p.ndim <= 1]
+        # Only maps and embeddings are decayed; biases, norms, gates and the position table are no weights of a map.
+        spared = {p for m in net.modules() if isinstance(m, SPARED) for p in m.parameters()}
+        decayed = [p for p in net.parameters() if p.ndim > 1 and p not in spared]
+        free = [p for p in net.parameters() if p.ndim <= 1 or p in spared]
         return torch.optim.AdamW(
             [{"params": decayed, "weight_decay": self.decay}, {"params": free, "weight_decay": 0.0}],
             lr=0.0,  # set at every step
@@ -33,6 +38,10 @@ class Adam:
 
     def rate(self, step: int, steps: int, peak: float) -> float:
         """Linear from 0 to the peak over the warm-up, then linear to 0 at the end. Steps count from 0."""
-        if step < self.warmup:
-            return peak * (step + 1) / self.warmup
-        return peak * (steps - step) / max(1, steps - self.warmup)
+        warmup = self.warmup_steps(steps)
+        if step < warmup:
+            return peak * (step + 1) / warmup
+        return peak * (steps - step) / max(1, steps - warmup)
+
+    def warmup_steps(self, steps: int) -> int:
+        return round(self.warmup * steps) if self.warmup < 1 else round(self.warmup)

@@ -224,12 +224,19 @@ def _ignore_signals(_: int) -> None:
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """SIGINT and SIGTERM set the event instead of killing, so that the step in hand can be finished and saved."""
+    """SIGINT and SIGTERM set the event instead of killing, so that the step in hand can be finished and saved.
+    A second Ctrl-C does not wait."""
     stop = threading.Event()
+
+    def handle(kind: int, _: object) -> None:
+        if stop.is_set() and kind == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    earlier = {kind: signal.signal(kind, lambda *_: stop.set()) for kind in (signal.SIGINT, signal.SIGTERM)}
+    earlier = {kind: signal.signal(kind, handle) for kind in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
