@@ -16,7 +16,6 @@ test soak: export OMP_NUM_THREADS = 1
 
 demo: venv
 	$(BIN)/crossling demo -o demo
-	@echo "Open $(CURDIR)/demo/report.html"
 
 test: venv
 	$(BIN)/pytest -n auto -m "not soak"

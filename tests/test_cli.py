@@ -405,5 +405,7 @@ def test_ctrl_c_outside_of_training(
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(vocabulary, "vocab", slow)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     ended = crossling("vocab", corpora_folder, "--size", "300", "-o", tmp_path / "vocab")
+    signal.signal(signal.SIGINT, before)
     assert sentence(ended, 130) == "crossling: interrupted; the same command starts again\n"

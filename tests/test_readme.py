@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 from crossling.babel import babel
+from crossling.data.shards import Shards
+from crossling.demo import WITH, models
+from crossling.disk import write_json
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,7 +26,12 @@ def run(command: list[str], folder: Path) -> None:
 
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-SHORT = {"steps=100": "steps=3", "--size 4000": "--size 1000", "4000, ": "1000, "}
+SHORT = {
+    "steps=100": "steps=3",
+    "--size 4000": "--size 1000",
+    "4000, ": "1000, ",
+    "babel -o babel": "babel -o babel --sentences 1000 --languages 3",
+}
 
 
 def shortened(text: str) -> str:
@@ -32,19 +40,27 @@ def shortened(text: str) -> str:
     return text
 
 
-def test_the_ten_lines_run(tmp_path: Path) -> None:
+def demo_recipe(shards: Shards, folder: Path) -> None:
+    write_json(folder / "demo" / WITH / "recipe.json", {"recipe": models(shards)[WITH].dump()})
+
+
+def test_the_ten_lines_run(shards: Shards, tmp_path: Path) -> None:
+    demo_recipe(shards, tmp_path)
     babel(tmp_path / "demo" / "babel", sentences=1000)
     [example] = blocks("python")
     run([sys.executable, "-c", shortened(example)], tmp_path)
 
 
-def test_the_commands_run(tmp_path: Path) -> None:
+def test_the_commands_run(shards: Shards, tmp_path: Path) -> None:
+    demo_recipe(shards, tmp_path)
     [listed] = [block for block in blocks("") if "crossling babel" in block]
-    (tmp_path / "pairs.txt").write_text("a b ||| c d\n", encoding="utf-8")
-    lines = [line.split("#")[0].split() for line in shortened(listed).splitlines() if line.startswith("crossling")]
-    assert len(lines) == 7
+    lines = shortened(listed).splitlines()
+    assert len(lines) == 8
     for line in lines:
-        run([sys.executable, "-m", *line, *(["--sentences", "1000"] if line[1] == "babel" else [])], tmp_path)
+        command = re.sub("^crossling", f"{sys.executable} -m crossling", line)
+        run(["bash", "-c", command], tmp_path)
+    assert len((tmp_path / "pairs.txt").read_text(encoding="utf-8").splitlines()) == 3
+    assert "run" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_its_links_and_pictures_are_there() -> None:

@@ -9,6 +9,8 @@ import errno
 import json
 import os
 import sys
+import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +34,19 @@ MISPLACED = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)  # a
 Out = Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")]
 Seed = Annotated[int, typer.Option(help="Everything random follows from it.", min=0)]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable rows.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"crossling {version('crossling')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit.")] = False,
+) -> None:
+    """Pre-train, adapt, fine-tune and evaluate cross-lingual language models."""
 
 
 @app.command()
@@ -99,6 +114,8 @@ def vocab(
     from crossling.data.corpus import Corpora
     from crossling.data.vocabulary import vocab
 
+    if sys.stderr.isatty():
+        print("reading, then training; SentencePiece gives no sign until it is done", file=sys.stderr)
     vocab(Corpora(corpora), size, out, alpha=alpha, seed=seed)
     report = json.loads((out / "vocab.json").read_text(encoding="utf-8"))
     if json_:
@@ -129,6 +146,10 @@ def encode(
     if json_:
         print(json.dumps(manifest))
         return
+    for kind in ("text", "pairs", "multi"):
+        for name, entry in manifest[kind].items():
+            for reason, lines in entry["dropped"].items():
+                print(f"{kind}/{name}: {lines:,} lines left out ({reason})", file=sys.stderr)
     tokens = sum(entry["tokens"] for entry in manifest["text"].values())
     print(
         f"{out}: text in {len(manifest['text'])} languages ({tokens:,} tokens), {len(manifest['pairs'])} bitexts,"
@@ -243,6 +264,7 @@ def main() -> None:
     # Threads that spin while they wait for each other make a busy machine up to five times slower; with few spins an
     # idle one loses some 7%. Must be set before torch is first imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    warnings.showwarning = lambda message, *_, **__: print(f"crossling: note: {message}", file=sys.stderr)
     try:
         app()
     except BadInput as error:

@@ -57,18 +57,26 @@ def demo(out: Path, seed: int = 0, steps: int = STEPS) -> list[Row]:
 def models(shards: Shards, seed: int = 0, steps: int = STEPS) -> dict[str, Recipe]:
     """XLM-E with contrast at a size two CPU cores train in two minutes, and the same with text in place of bitext.
 
-    Away from the paper: pre-normalisation, a higher rate and lambda = 5, because at this size and in this time the
-    published values leave the generator on the plateau where it only knows how frequent each piece is.
+    Away from the paper: pre-normalisation, a higher rate, lambda = 5 and contrast that outweighs it. In this time the
+    generator hardly leaves the plateau where it only knows how frequent each piece is, so there is little to detect
+    and contrast does the work; docs/log.md has the variations that were tried.
     """
     tiny = recipes.xlm_e("tiny")
     assert tiny.mrtd is not None
     assert tiny.trtd is not None
     with_bitext = tiny.but(
         model=replace(tiny.model, norm="pre", dropout=0.0, max_length=128, universal_layer=3),
-        mrtd=replace(tiny.mrtd, tokens=1024, lambda_=5.0),
-        trtd=replace(tiny.trtd, tokens=2048, lambda_=5.0),
+        mrtd=replace(tiny.mrtd, tokens=768, lambda_=5.0),
+        trtd=replace(tiny.trtd, tokens=1024, lambda_=5.0),
         xlco=XLCo(
-            pairs=96, layer=3, temperature=0.05, normalise=True, symmetric=True, pooling="mean", weight=10.0, length=128
+            pairs=160,
+            layer=3,
+            temperature=0.05,
+            normalise=True,
+            symmetric=True,
+            pooling="mean",
+            weight=10.0,
+            length=128,
         ),
         lr=3e-3,
         steps=steps,
@@ -113,7 +121,7 @@ def _retrieval_probe(shards: Shards, data: Path) -> Probe:
             nearest_rows(vectors[bitext.first.language], vectors[bitext.second.language]) == np.arange(100)
             for bitext in bitexts
         ]
-        return {"retrieval": 100 * float(np.mean(right))}
+        return {"retrieval among 100 sentences": 100 * float(np.mean(right))}
 
     return probe
 

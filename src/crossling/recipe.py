@@ -40,7 +40,7 @@ AT_LEAST = {
     "length": MULTIPLE,
 }
 MORE_THAN_0 = ("lr", "clip", "epsilon", "temperature")
-SHARES = ("rate", "keep", "random")  # 0 to 1
+SHARES = ("rate", "keep", "random", "text_alpha", "pair_alpha")  # 0 to 1
 BELOW_1 = ("dropout", "beta1", "beta2")  # from 0
 
 

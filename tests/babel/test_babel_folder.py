@@ -93,11 +93,14 @@ def test_another_seed_is_another_family(tmp_path: Path) -> None:
     assert all(one[name] != other[name] for name in one if "noise" not in name)
 
 
-def test_an_earlier_folder_is_replaced_and_nothing_is_left_beside(tmp_path: Path) -> None:
+def test_nothing_of_an_earlier_folder_is_lost(tmp_path: Path) -> None:
     out = tmp_path / "out"
     small(out, seed=1)
-    small(out, seed=2)
-    assert json.loads((out / "babel.json").read_text(encoding="utf-8"))["seed"] == 2
+    (out / "corpora" / "mine.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(BadInput, match="holds languages made with other arguments"):
+        small(out, seed=2)
+    small(out, seed=1)
+    assert (out / "corpora" / "mine.txt").read_text(encoding="utf-8") == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

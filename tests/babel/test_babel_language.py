@@ -90,6 +90,21 @@ def test_cognates_inside_families_and_none_across(world: World, languages: list[
     assert max(similar[False]) < 0.4
 
 
+def test_cousins_differ_by_regular_sound_laws(world: World, languages: list[Language]) -> None:
+    """Where one sound of qaa answers to another in qab, it does so in word after word; and some do."""
+    here, there = languages[0], languages[1]
+    answers: dict[str, Counter[str]] = {}
+    for concept in world.lemmas:
+        left, right = here.lexicon.stems[concept][0], there.lexicon.stems[concept][0]
+        if len(left) == len(right) and SequenceMatcher(None, left, right).ratio() > 0.5:  # inherited in both
+            for a, b in zip(left, right, strict=True):
+                answers.setdefault(a, Counter())[b] += 1
+    common = {sound: counts for sound, counts in answers.items() if counts.total() >= 10}
+    usual = {sound: counts.most_common(1)[0] for sound, counts in common.items()}
+    assert sum(times for _, times in usual.values()) / sum(c.total() for c in common.values()) > 0.8
+    assert any(sound != answer for sound, (answer, _) in usual.items())
+
+
 def test_names_cross_families(world: World, languages: list[Language]) -> None:
     """The same names in the same script, up to adaptation; ordinary words have nothing to do with each other."""
     here, there = languages[0], languages[2]

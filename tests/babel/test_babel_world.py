@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from math import log
 
 import numpy as np
@@ -84,6 +85,18 @@ def test_documents_are_coherent(told: list[list[Frame]]) -> None:
     here = np.mean([repeated(document) / len(document) for document in told])
     there = np.mean([repeated(document) / len(document) for document in shuffled])
     assert here > there + 0.2
+
+
+def test_a_document_keeps_to_its_topic(world: World, told: list[list[Frame]]) -> None:
+    """Events of one document are of one field more often than those of two; verbs, for they do not come back."""
+
+    def alike(pairs: list[tuple[Frame, Frame]]) -> float:
+        other = [(a, b) for a, b in pairs if a.verb != b.verb]
+        return sum(world._topic[a.verb] == world._topic[b.verb] for a, b in other) / len(other)
+
+    inside = [(d[0], d[-1]) for d in told if len(d) > 1]
+    across = [(a[0], b[-1]) for a, b in pairwise(told)]
+    assert alike(inside) > 1.3 * alike(across)
 
 
 def test_time_moves_on(world: World, told: list[list[Frame]]) -> None:

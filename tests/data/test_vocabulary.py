@@ -466,3 +466,21 @@ def test_report_of_a_language_that_comes_to_nothing(vocabulary: Vocabulary, tmp_
     corpora = folder_of(tmp_path, {"text/en.txt": ["\u200b"]})
     report = describe(vocabulary, corpora)["en"]
     assert json.loads(json.dumps(report, allow_nan=False)) == {"pieces": 0, "coverage": 0.0, "fertility": 0.0}
+
+
+def test_nothing_but_a_vocabulary_is_written_over(
+    vocabulary_folder: Path, corpora_folder: Path, tmp_path: Path
+) -> None:
+    vocabulary = Vocabulary.load(vocabulary_folder)
+    vocabulary.save(tmp_path / "v")
+    vocabulary.save(tmp_path / "v")
+    (tmp_path / "v" / "notes.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"notes\.txt is in it"):
+        vocab(Corpora(corpora_folder), 300, tmp_path / "v")
+    assert (tmp_path / "v" / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 1.5, float("nan")])
+def test_alpha_is_a_share(alpha: float, corpora_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="expected a number from 0"):
+        vocab(Corpora(corpora_folder), 300, tmp_path / "v", alpha=alpha)

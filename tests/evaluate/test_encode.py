@@ -181,3 +181,6 @@ def test_load_refuses(tmp_path: Path, encoder: Encoder) -> None:
     (tmp_path / "config.json").write_text(config)
     with pytest.raises(BadInput, match="weights are missing"):
         load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"cut off")
+    with pytest.raises(BadInput, match="transformers cannot load it"):
+        load(tmp_path)

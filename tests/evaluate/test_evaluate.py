@@ -27,3 +27,13 @@ def test_bad_input(tmp_path: Path, encoder: Encoder) -> None:
         evaluate(encoder, ["tatoba"], tmp_path)
     with pytest.raises(BadInput, match="no such folder"):
         evaluate(encoder, ["tatoeba"], tmp_path / "nowhere")
+
+
+def test_the_place_for_scores_is_looked_at_before_anything_is_measured(encoder: Encoder, tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    place.mkdir()
+    (place / "scores.jsonl").write_text("not a score\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="line 1 is not JSON"):
+        evaluate(encoder, ["tatoeba"], tmp_path, place)  # there is no data either, and it is not asked for
+    with pytest.raises(BadInput, match="this is a file"):
+        evaluate(encoder, ["tatoeba"], tmp_path, place / "scores.jsonl")

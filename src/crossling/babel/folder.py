@@ -22,7 +22,6 @@ from crossling.disk import new_folder, write_json
 from crossling.errors import BadInput, nearest
 
 CARD = "babel.json"
-WRITTEN = {CARD, "corpora", "data", "truth"}  # what an earlier call leaves, and a new one replaces
 LANGUAGES = range(2, 41)
 LEMMAS = range(300, 10_001)
 FEWEST_SENTENCES = 50
@@ -40,10 +39,15 @@ def babel(
 ) -> Path:
     """Invents `languages` languages and writes their corpora, benchmarks and truth into the folder `out`.
 
-    `sentences` is the monolingual text of the best-resourced language. The same arguments give the same bytes.
+    `sentences` is the monolingual text of the best-resourced language. The same arguments give the same bytes, so a
+    folder that was written with them is left as it is; any other folder that is not empty is refused.
     """
     out = Path(out)
-    _check(out, languages, sentences, lemmas, test_sentences, alignment_sentences)
+    arguments = {"seed": seed, "lemmas": lemmas, "sentences": sentences, "noise": asdict(noise)}
+    arguments |= {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences}
+    _check(languages, sentences, lemmas, test_sentences, alignment_sentences)
+    if _is_there(out, languages, arguments):
+        return out
     world = World(lemmas, seed)
     spoken = found_languages(languages, world, seed)
     resources = Resources.plan([language.code for language in spoken], sentences)
@@ -71,7 +75,6 @@ def babel(
                 for candidate in heldout.remaining(split)
             ),
         )
-        arguments = {"seed": seed, "lemmas": lemmas, "sentences": sentences, "noise": asdict(noise), **heldout.wanted}
         write_json(folder / CARD, arguments | _card(world, spoken, resources))
     return out
 
@@ -97,7 +100,24 @@ def frames(out: Path, part: str) -> Iterator[Frame]:
     return (frame for document in documents(world, card["seed"], part, counts[part]) for frame in document)
 
 
-def _check(out: Path, languages: int, sentences: int, lemmas: int, test: int, alignment: int) -> None:
+def _is_there(out: Path, languages: int, arguments: dict[str, Any]) -> bool:
+    """Whether just this family lies in `out` already; another one, or anything else, must not be written over."""
+    if out.is_file():
+        raise BadInput(f"{out}: this is a file, expected a folder to write to")
+    if not out.is_dir() or not any(out.iterdir()):
+        return False
+    try:
+        card = json.loads((out / CARD).read_text(encoding="utf-8"))
+        known = {name: card[name] for name in arguments}
+        spoken = len(card["languages"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput(f"{out}: the folder is not empty and not an earlier babel folder; give another one") from None
+    if (known, spoken) != (arguments, languages):
+        raise BadInput(f"{out}: holds languages made with other arguments (see {CARD}); give another folder")
+    return True
+
+
+def _check(languages: int, sentences: int, lemmas: int, test: int, alignment: int) -> None:
     if languages not in LANGUAGES:
         raise BadInput(f"languages: {languages} given, expected {LANGUAGES[0]} to {LANGUAGES[-1]}")
     if lemmas not in LEMMAS:
@@ -106,12 +126,6 @@ def _check(out: Path, languages: int, sentences: int, lemmas: int, test: int, al
         raise BadInput(f"sentences: {sentences} given, expected at least {FEWEST_SENTENCES}")
     if test < 1 or alignment < 1:
         raise BadInput(f"test sentences: {test} and {alignment} given, expected at least 1 of each")
-    if out.is_file():
-        raise BadInput(f"{out}: this is a file, expected a folder to write to")
-    strangers = {entry.name for entry in out.iterdir()} - WRITTEN if out.is_dir() else set()
-    if strangers or (out.is_dir() and any(out.iterdir()) and not (out / CARD).is_file()):
-        what = f"{min(strangers)} is in it" if strangers else f"it has no {CARD}"
-        raise BadInput(f"{out}: the folder is not empty and not an earlier babel folder ({what}); give another one")
 
 
 def _card(world: World, languages: list[Language], resources: Resources) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def damage(rows: list[Row], noise: Noise, rng: random.Random) -> tuple[list[Row]
         origin = row if kind == "copies" else _other(rows, row, intact, rng)
         if kind == "many_to_one":
             crowd += 1
-            if crowd % CROWD != 1:
+            if crowd % CROWD != 1 and rows[record[-1].origin][1] != rows[row][1]:
                 origin = record[-1].origin
         damaged[row] = _damaged(kind, rows[row], rows[origin], rng)
         record.append(Damage(row, kind, origin))

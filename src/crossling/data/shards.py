@@ -98,13 +98,13 @@ class Shards:
             raise BadInput(f"{path}: no shards here (expected manifest.json); make them with crossling encode")
         try:
             manifest = json.loads(file.read_text(encoding="utf-8"))
-            known = manifest["format"] == FORMAT and {"vocabulary", "text", "pairs", "multi", "fingerprint"} <= {
-                *manifest
-            }
+            parts = {"vocabulary", "text", "pairs", "multi", "fingerprint"}
+            known = manifest["format"] == FORMAT and parts <= {*manifest}
+            known = known and (Path(path) / "vocab" / "sentencepiece.model").is_file()
         except (ValueError, TypeError, KeyError):
             known = False
         if not known:
-            raise BadInput(f"{file} is damaged or of another version: make these shards again with crossling encode")
+            raise BadInput(f"{path}: damaged or of another version; make these shards again with crossling encode")
         return cls(Path(path), manifest)
 
     @property
@@ -225,15 +225,20 @@ def _finish(folder: Path, files: tuple[Path, ...], job: Encode, vocabulary: Voca
     done = folder / "entry.json"
     if done.is_file():
         entry: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
-        if entry["key"] == key:
+        if entry["key"] == key and entry["bytes"] == _sizes(folder):
             return entry
     dropped: Counter[str] = Counter()
     with new_folder(folder) as new:
-        entry = {"key": key, **job(vocabulary, new, dropped), "dropped": dict(dropped)}
+        entry = {"key": key, **job(vocabulary, new, dropped), "dropped": dict(dropped), "bytes": _sizes(new)}
         write_json(new / "entry.json", entry)
         # An older manifest would describe these shards wrongly, should this be interrupted before there is a new one.
         (folder.parent.parent / "manifest.json").unlink(missing_ok=True)
     return entry
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """So that a part that was cut off or lost after it was written is made again."""
+    return {file.name: file.stat().st_size for file in sorted(folder.glob("*.npy"))}
 
 
 def _encode_text(text: Text, vocabulary: Vocabulary, folder: Path, dropped: Counter[str]) -> dict[str, Any]:

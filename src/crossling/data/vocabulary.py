@@ -34,6 +34,7 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _NFKC = normalizers.NFKC()
 # What is a space to SentencePiece's character map, beside what is one to NFKC.
 _SPACES = "\u1680\u200b\u200c\u200e\u200f\u2028\u2029\u2581\ufeff\ufffd"
+FILES = {"sentencepiece.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json"}
 LONGEST = 4096  # characters of one training sentence; SentencePiece's cost grows with the square of a long word
 
 
@@ -182,6 +183,8 @@ class Vocabulary:
 def vocab(corpora: Corpora, size: int, out: Path, alpha: float = 0.5, seed: int = 0) -> Vocabulary:
     """Train a vocabulary and write it with its report: pieces, coverage and fertility per language."""
     check_place(Path(out))  # before the long part, too
+    if not 0 <= alpha <= 1:
+        raise BadInput(f"--alpha {alpha}: expected a number from 0 (all languages alike) to 1 (as much as there is)")
     vocabulary = Vocabulary.train(corpora, size, alpha=alpha, seed=seed)
     vocabulary.save(out, {"size": vocabulary.size, "languages": describe(vocabulary, corpora)})
     return vocabulary
@@ -189,9 +192,10 @@ def vocab(corpora: Corpora, size: int, out: Path, alpha: float = 0.5, seed: int 
 
 def check_place(folder: Path) -> None:
     """Refuses to write a vocabulary over anything but a vocabulary."""
-    free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not free and not (folder / "sentencepiece.model").is_file():
-        raise BadInput(f"{folder}: there is something else here already; give another -o folder")
+    strangers = {entry.name for entry in folder.iterdir()} - FILES if folder.is_dir() else set()
+    if strangers or folder.is_file():
+        what = f"{min(strangers)} is in it" if strangers else "a file"
+        raise BadInput(f"{folder}: there is something else here already ({what}); give another -o folder")
 
 
 def describe(vocabulary: Vocabulary, corpora: Corpora, lines: int = 2000) -> dict[str, dict[str, float]]:

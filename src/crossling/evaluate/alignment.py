@@ -63,7 +63,7 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):
         source, bar, target = line.partition(" ||| ")
-        if not (bar and source.strip() and target.strip()):
+        if not (bar and source.strip() and target.strip()) or "|||" in target:
             raise BadInput(f"{path}: line {number} is not `source ||| target`; mend the line")
         pairs.append((source, target))
     return pairs

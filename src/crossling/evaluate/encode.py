@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from huggingface_hub import model_info, try_to_load_from_cache
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -203,7 +204,7 @@ def load(model: str | Path) -> Encoder:
             dtype=torch.float32,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise BadInput(f"{model}: transformers cannot load it ({str(error).splitlines()[0]})") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise BadInput(f"{model}: no fast tokenizer; save tokenizer.json, as AutoTokenizer does, into the folder")

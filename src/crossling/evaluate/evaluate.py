@@ -23,6 +23,8 @@ def evaluate(model: Encoder, tasks: Sequence[str], data: Path | str, out: Path |
             raise BadInput(f"task {task!r} is unknown{nearest(task, TASKS)}")
     if not data.is_dir():
         raise BadInput(f"{data}: no such folder; give the folder that holds tatoeba/ and word-alignment/")
+    if out is not None:  # before the long part: what cannot be kept need not be measured
+        scores.check_place(Path(out))
     rows = [row for task in tasks for row in TASKS[task](model, data)]
     if out is not None:
         scores.add(Path(out) / "scores.jsonl", rows)

@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from crossling.disk import new_file
+from crossling.errors import BadInput
 from crossling.evaluate import charts
 from crossling.evaluate.charts import LineChart, Series
 from crossling.evaluate.runs import Run, collect
@@ -38,6 +39,8 @@ CURVES = {
 
 def report(folders: Sequence[Path], out: Path) -> Path:
     """Writes the page about all folders to `out` and returns `out`."""
+    if Path(out).suffix not in (".html", ".htm"):
+        raise BadInput(f"{out}: a page is written; give a name that ends in .html")
     runs, showcases = collect([Path(folder) for folder in folders])
     measured = [Measured(run, index % COLOURS) for index, run in enumerate(runs)]
     chance = next((each["chance"] for each in showcases if "chance" in each), _chance(runs))

@@ -60,6 +60,14 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
+def check_place(folder: Path) -> None:
+    """Whether rows can be added there: a folder, or nothing yet, and every row that is there already is one."""
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder}: this is a file; give a folder for scores.jsonl")
+    if (folder / "scores.jsonl").exists():
+        read(folder / "scores.jsonl")
+
+
 def add(path: Path, rows: Iterable[Row]) -> None:
     """Adds rows to the file at once; a number measured again takes the place of the old one."""
     kept = {_identity(row): row for row in (read(path) if path.exists() else [])}

@@ -32,4 +32,5 @@ def xlm_r(size: str = "base") -> Recipe:
         optimizer=Adam(warmup=plan.warmup, beta1=0.9, beta2=0.98, epsilon=1e-6, decay=0.01, clip=plan.clip),
         lr=plan.lr,
         steps=plan.steps,
+        checkpoint_every=min(1000, plan.steps // 20),
     )

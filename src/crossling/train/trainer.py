@@ -67,6 +67,7 @@ class Trainer:
         schedule = self.schedule
         title = self.run.path.name
         clock = time.perf_counter()
+        note = ""  # the newest figures
         with closing(self.run), _signals() as stop, Progress(title, schedule.steps, self.step) as progress:
             for work in self._work():
                 self._train_step(work, window)
@@ -75,8 +76,9 @@ class Trainer:
                 clock = time.perf_counter()
                 last = self.step == schedule.steps
                 if self.step % schedule.log_every == 0 or last or self._probe_is_due():
-                    progress.update(self.step, self._log(window))
+                    note = self._log(window)
                     window = _Window()
+                progress.update(self.step, note)
                 if self.step % schedule.checkpoint_every == 0 or last or stop.is_set():
                     self._save(window)
                 if stop.is_set() and not last:
