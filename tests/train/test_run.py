@@ -110,6 +110,9 @@ def test_tensorboard_gets_every_row_and_forgets_what_is_made_again(tmp_path: Pat
         for step, loss in losses.items():
             run.log({"step": step, "loss": loss})
         run.close()
+        [file] = (tmp_path / "tensorboard").glob("events.out.tfevents.1*")
+        # Files are read in the order of their names, which have the second they were made in.
+        file.rename(file.with_name(f"events.out.tfevents.000000000{first}"))
     found = events.EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
     assert [(event.step, event.value) for event in found.Scalars("loss")] == [(2, 9.0), (4, 8.0), (6, 6.5), (8, 6.0)]
