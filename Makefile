@@ -9,8 +9,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-# One thread a process: the tests already run in as many processes as there are cores.
-test soak: export OMP_NUM_THREADS = 1
+# One thread a process: these tests run in as many processes as there are cores.
+test: export OMP_NUM_THREADS = 1
 
 .PHONY: demo test check soak venv
 
@@ -27,7 +27,7 @@ check: venv
 	$(BIN)/pytest tests/test_layout.py
 
 soak: venv
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m soak -s
 
 venv: $(READY)
 
