@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from crossling import __version__
 from crossling.errors import BadInput, Failed, Interrupted
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print machine-readable rows.
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"crossling {version('crossling')}")
+        print(f"crossling {__version__}")
         raise typer.Exit
 
 
