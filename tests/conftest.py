@@ -7,6 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
+
+# A change is judged on the same examples every time; new ones are looked for with HYPOTHESIS_PROFILE=explore.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("explore", max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # The tests compare bits; a GPU, where there is one, rounds in its own way.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""

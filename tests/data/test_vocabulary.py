@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 from sentencepiece import sentencepiece_model_pb2 as proto
@@ -189,6 +189,8 @@ def test_sentencepiece_alone_gives_the_same_ids_for_normal_text(
     vocabulary: Vocabulary, fast: PreTrainedTokenizerFast, line: str
 ) -> None:
     normal = fast.backend_tokenizer.normalizer.normalize_str(line)
+    # A control character between a letter and its mark leaves them apart at first; readers let none of them in.
+    assume(fast.backend_tokenizer.normalizer.normalize_str(normal) == normal)
     assert vocabulary.pieces.encode(normal) == vocabulary.encode([line])[0]
 
 
