@@ -45,8 +45,8 @@ def corpora_folder(babel_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def vocabulary_folder(corpora_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from crossling.data.corpus import Corpora
-    from crossling.data.vocabulary import vocab
+    from crossling.corpora.corpus import Corpora
+    from crossling.vocabulary.vocabulary import vocab
 
     out = tmp_path_factory.mktemp("vocabulary") / "vocab"
     vocab(Corpora(corpora_folder), 400, out)
@@ -57,7 +57,7 @@ def vocabulary_folder(corpora_folder: Path, tmp_path_factory: pytest.TempPathFac
 def shards(corpora_folder: Path, vocabulary_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Shards:
     import torch
 
-    from crossling.data.corpus import Corpora
+    from crossling.corpora.corpus import Corpora
     from crossling.data.shards import encode
 
     torch.set_num_threads(1)

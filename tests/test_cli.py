@@ -350,7 +350,7 @@ def test_a_file_where_a_folder_should_be(crossling: Run, corpora_folder: Path, t
 def test_a_full_or_closed_disk_is_one_sentence(
     error: OSError, expected: str, crossling: Run, corpora_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossling.data import vocabulary
+    from crossling.vocabulary import vocabulary
 
     def full(*_: object, **__: object) -> None:
         raise error
@@ -380,7 +380,7 @@ def test_a_full_disk_while_training(
 def test_an_error_of_ours_is_not_hidden(
     crossling: Run, corpora_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossling.data import vocabulary
+    from crossling.vocabulary import vocabulary
 
     def broken(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
@@ -399,7 +399,7 @@ def test_a_diverged_run_is_one_sentence(crossling: Run, shards: Shards, tmp_path
 def test_ctrl_c_outside_of_training(
     crossling: Run, corpora_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossling.data import vocabulary
+    from crossling.vocabulary import vocabulary
 
     def slow(*_: object, **__: object) -> None:
         signal.raise_signal(signal.SIGINT)

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from crossling.babel import babel
-from crossling.data.corpus import Corpora
-from crossling.data.vocabulary import Vocabulary
+from crossling.corpora.corpus import Corpora
 from crossling.demo import WITH, WITHOUT, demo
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder
@@ -17,6 +16,7 @@ from crossling.evaluate.retrieval import tatoeba
 from crossling.evaluate.scores import Row, summary
 from crossling.model.shape import SIZES
 from crossling.model.transformer import CrosslingModel
+from crossling.vocabulary.vocabulary import Vocabulary
 
 
 def best(rows: list[Row], metric: str) -> dict[str, float]:

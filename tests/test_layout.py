@@ -9,15 +9,18 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
 ORDER = [
-    "errors", "disk", "progress", "settings", "distributed", "babel", "data", "model", "objectives", "train",
-    "evaluate", "recipe", "load", "recipes", "examples", "demo", "bench", "cli", "__main__",
+    "errors", "disk", "progress", "settings", "tasks", "distributed", "babel", "corpora", "sampling", "vocabulary",
+    "data", "model", "objectives", "train", "evaluate", "recipe", "load", "recipes", "inspect", "examples", "demo",
+    "bench", "cli", "__main__",
 ]  # fmt: skip
-STRANGERS = {("model", "data"), ("evaluate", "train")}  # (room, room to its left that it does without all the same)
+STRANGERS = {("model", room) for room in ("corpora", "sampling", "vocabulary", "data")} | {
+    ("evaluate", "train")
+}  # (room, room to its left that it does without all the same)
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def dotted(file: Path) -> list[str]:
-    """`crossling.data.corpus` for src/crossling/data/corpus.py, in parts; a package is named by its folder."""
+    """`crossling.corpora.corpus` for src/crossling/corpora/corpus.py, in parts; a package is named by its folder."""
     parts = ["crossling", *file.relative_to(PACKAGE).with_suffix("").parts]
     return parts[:-1] if parts[-1] == "__init__" else parts
 

@@ -14,11 +14,11 @@ import crossling
 
 HOMES = {
     "BadInput": "crossling.errors",
-    "Corpora": "crossling.data.corpus",
+    "Corpora": "crossling.corpora.corpus",
     "Encoder": "crossling.evaluate.encode",
     "Recipe": "crossling.recipe",
     "Shards": "crossling.data.shards",
-    "Vocabulary": "crossling.data.vocabulary",
+    "Vocabulary": "crossling.vocabulary.vocabulary",
     "align": "crossling.evaluate.alignment",
     "babel": "crossling.babel.folder",
     "demo": "crossling.demo",
@@ -27,7 +27,7 @@ HOMES = {
     "load": "crossling.load",
     "pretrain": "crossling.recipe",
     "report": "crossling.evaluate.report",
-    "vocab": "crossling.data.vocabulary",
+    "vocab": "crossling.vocabulary.vocabulary",
 }
 ROOMS = [
     "crossling.babel",

@@ -18,11 +18,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from crossling import recipes as recipes
     from crossling.babel import babel as babel
-    from crossling.data.corpus import Corpora as Corpora
+    from crossling.corpora.corpus import Corpora as Corpora
     from crossling.data.shards import Shards as Shards
     from crossling.data.shards import encode as encode
-    from crossling.data.vocabulary import Vocabulary as Vocabulary
-    from crossling.data.vocabulary import vocab as vocab
     from crossling.demo import demo as demo
     from crossling.errors import BadInput as BadInput
     from crossling.evaluate.alignment import align as align
@@ -32,14 +30,16 @@ if TYPE_CHECKING:
     from crossling.load import load as load
     from crossling.recipe import Recipe as Recipe
     from crossling.recipe import pretrain as pretrain
+    from crossling.vocabulary.vocabulary import Vocabulary as Vocabulary
+    from crossling.vocabulary.vocabulary import vocab as vocab
 
 _HOMES = {
     "BadInput": "errors",
-    "Corpora": "data.corpus",
+    "Corpora": "corpora.corpus",
     "Encoder": "evaluate.encode",
     "Recipe": "recipe",
     "Shards": "data.shards",
-    "Vocabulary": "data.vocabulary",
+    "Vocabulary": "vocabulary.vocabulary",
     "align": "evaluate.alignment",
     "babel": "babel",
     "demo": "demo",
@@ -49,7 +49,7 @@ _HOMES = {
     "pretrain": "recipe",
     "recipes": "recipes",
     "report": "evaluate.report",
-    "vocab": "data.vocabulary",
+    "vocab": "vocabulary.vocabulary",
 }
 __all__ = sorted(_HOMES)
 

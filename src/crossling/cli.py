@@ -111,8 +111,8 @@ def vocab(
 
     Example: crossling vocab corpora --size 32000 -o vocab
     """
-    from crossling.data.corpus import Corpora
-    from crossling.data.vocabulary import vocab
+    from crossling.corpora.corpus import Corpora
+    from crossling.vocabulary.vocabulary import vocab
 
     if sys.stderr.isatty():
         print("reading, then training; SentencePiece gives no sign until it is done", file=sys.stderr)
@@ -139,7 +139,7 @@ def encode(
 
     Example: crossling encode corpora --vocab vocab -o shards --workers 4
     """
-    from crossling.data.corpus import Corpora
+    from crossling.corpora.corpus import Corpora
     from crossling.data.shards import encode
 
     manifest = encode(Corpora(corpora), vocab, out, workers).manifest

@@ -15,10 +15,9 @@ import numpy as np
 
 from crossling import recipes
 from crossling.babel import babel
+from crossling.corpora.corpus import Corpora
 from crossling.data.batches import Batches
-from crossling.data.corpus import Corpora
 from crossling.data.shards import Shards, encode
-from crossling.data.vocabulary import Vocabulary, vocab
 from crossling.disk import write_json
 from crossling.errors import BadInput
 from crossling.evaluate.evaluate import evaluate
@@ -30,6 +29,7 @@ from crossling.load import encoder_of, load
 from crossling.objectives import Network, XLCo
 from crossling.recipe import Recipe, pretrain
 from crossling.train.trainer import Probe
+from crossling.vocabulary.vocabulary import Vocabulary, vocab
 
 PIECES = 4000
 STEPS = 200

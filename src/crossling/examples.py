@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from crossling.data.batches import Example, collate
-from crossling.data.vocabulary import BOS, EOS, Vocabulary
 from crossling.evaluate.alignment import GoldSet, read_gold
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
@@ -23,6 +22,7 @@ from crossling.objectives import Network
 from crossling.objectives.objective import valid
 from crossling.objectives.trtd import TRTD
 from crossling.recipe import load_run
+from crossling.vocabulary.vocabulary import BOS, EOS, Vocabulary
 
 NEIGHBOURS = 4
 SENTENCES = 3

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from crossling.data.vocabulary import Vocabulary
 from crossling.evaluate import encode
 from crossling.evaluate.encode import Encoder
 from crossling.objectives import Network
 from crossling.recipe import Recipe, load_run
+from crossling.vocabulary.vocabulary import Vocabulary
 
 
 def load(model: Path | str) -> Encoder:

@@ -17,17 +17,17 @@ import torch
 
 from crossling import settings
 from crossling.data.batches import MULTIPLE, Batches
-from crossling.data.sampling import Sampling
 from crossling.data.shards import Shards
-from crossling.data.vocabulary import Vocabulary, copy_vocabulary
 from crossling.errors import BadInput, Failed
 from crossling.model.shape import Shape
 from crossling.model.transformer import CrosslingModel
 from crossling.objectives import MLM, MRTD, TLM, TRTD, Network, Objective, XLCo
+from crossling.sampling import Sampling
 from crossling.train import checkpoint
 from crossling.train.optimizer import Adam
 from crossling.train.run import Run
 from crossling.train.trainer import Probe, Schedule, Trainer
+from crossling.vocabulary.vocabulary import Vocabulary, copy_vocabulary
 
 OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco")
 

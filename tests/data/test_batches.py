@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossling.data.batches import Batch, Batches, Corrupted, Example, Work, blocks, collate, rates
-from crossling.data.sampling import Sampling
 from crossling.data.shards import Bitext, Sentences, Shards
-from crossling.data.vocabulary import BOS, EOS, PAD
 from crossling.errors import BadInput
 from crossling.objectives import MLM, TLM, XLCo
+from crossling.sampling import Sampling
+from crossling.vocabulary.vocabulary import BOS, EOS, PAD
 
 DEFAULT = Sampling()
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossling.corpora.corpus import Corpora
 from crossling.data import shards as module
-from crossling.data.corpus import Corpora
 from crossling.data.shards import Sentences, Shards, encode
-from crossling.data.vocabulary import EOS, Vocabulary
 from crossling.errors import BadInput
+from crossling.vocabulary.vocabulary import EOS, Vocabulary
 
 SYLLABLES = ["ba", "de", "gi", "ko", "lu", "ma", "ne", "pi", "ro", "su", "ta", "ve"]
 

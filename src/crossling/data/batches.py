@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from crossling.data.sampling import Sampling, tempered
 from crossling.data.shards import Bitext, Sentences, Shards
-from crossling.data.vocabulary import BOS, EOS, PAD
 from crossling.errors import BadInput
+from crossling.sampling import Sampling, tempered
+from crossling.vocabulary.vocabulary import BOS, EOS, PAD
 
 MULTIPLE = 8  # padded lengths are multiples of this: what the GPU's attention kernels are built for
 DRAW, ORDER, CORRUPT = 0, 1, 2  # what a random stream is for; part of its key

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from crossling.data.corpus import Corpora, MultiWay, Pairs, Text
-from crossling.data.vocabulary import EOS, Vocabulary, check_place, copy_vocabulary
+from crossling.corpora.corpus import Corpora, MultiWay, Pairs, Text
 from crossling.disk import new_folder, write_json
 from crossling.errors import BadInput
 from crossling.progress import Progress
+from crossling.vocabulary.vocabulary import EOS, Vocabulary, check_place, copy_vocabulary
 
 FORMAT = 1
 LINES_AT_ONCE = 4096

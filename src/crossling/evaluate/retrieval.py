@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crossling.data.languages import canonical
+from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder

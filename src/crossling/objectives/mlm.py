@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from crossling.data.batches import Batch, Corrupted, Example
-from crossling.data.vocabulary import BOS, EOS, UNK
 from crossling.model.transformer import CrosslingModel, LMHead
 from crossling.objectives.objective import Network, valid
+from crossling.vocabulary.vocabulary import BOS, EOS, UNK
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from crossling.data.batches import Batch, Corrupted, Example
-from crossling.data.vocabulary import PAD
 from crossling.model.transformer import CrosslingConfig, CrosslingModel
+from crossling.vocabulary.vocabulary import PAD
 
 
 class Network(nn.Module):

@@ -22,10 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from crossling.data.batches import Batch, Corrupted, Example
-from crossling.data.vocabulary import BOS
 from crossling.model.transformer import CrosslingModel, initialise
 from crossling.objectives.mlm import corrupted
 from crossling.objectives.objective import Network, valid
+from crossling.vocabulary.vocabulary import BOS
 
 
 @dataclass(frozen=True)

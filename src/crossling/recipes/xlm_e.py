@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from crossling.data.sampling import Sampling
 from crossling.model.shape import SIZES
 from crossling.objectives import MRTD, TRTD
 from crossling.recipe import Recipe
 from crossling.recipes.sizes import Budget, budget
+from crossling.sampling import Sampling
 from crossling.train.optimizer import Adam
 
 PAPER = {

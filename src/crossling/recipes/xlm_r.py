@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossling.data.sampling import Sampling
 from crossling.model.shape import SIZES
 from crossling.objectives import MLM
 from crossling.recipe import Recipe
 from crossling.recipes.sizes import Budget, budget
+from crossling.sampling import Sampling
 from crossling.train.optimizer import Adam
 
 PAPER = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.data.languages import canonical
+from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 
 WRITTEN_AND_MEANT = """

@@ -23,7 +23,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from crossling.data.languages import canonical
+from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 
 MALFORMED = "malformed utf-8"

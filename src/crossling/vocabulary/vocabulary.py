@@ -24,10 +24,10 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from crossling.data.corpus import Corpora
-from crossling.data.sampling import tempered
+from crossling.corpora.corpus import Corpora
 from crossling.disk import new_folder, write_json
 from crossling.errors import BadInput
+from crossling.sampling import tempered
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")

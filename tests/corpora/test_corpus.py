@@ -19,7 +19,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossling.data.corpus import LONGEST_DOCUMENT, Corpora, MultiWay, Pairs, Text
+from crossling.corpora.corpus import LONGEST_DOCUMENT, Corpora, MultiWay, Pairs, Text
 from crossling.errors import BadInput
 
 PACK: dict[str, Callable[[bytes], bytes]] = {

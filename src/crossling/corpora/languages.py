@@ -107,7 +107,7 @@ def _suggestion(code: str) -> str:
 def _codes() -> dict[str, str]:
     """Every code there is, with the one we use for it."""
     codes: dict[str, str] = {}
-    for line in resources.files("crossling.data").joinpath("iso639.txt").read_text(encoding="ascii").splitlines():
+    for line in resources.files("crossling.corpora").joinpath("iso639.txt").read_text(encoding="ascii").splitlines():
         three, _, two = line.partition(" ")
         codes[three] = two or three
         if two:

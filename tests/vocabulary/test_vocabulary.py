@@ -18,8 +18,9 @@ from sentencepiece import SentencePieceProcessor
 from sentencepiece import sentencepiece_model_pb2 as proto
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from crossling.data.corpus import Corpora
-from crossling.data.vocabulary import (
+from crossling.corpora.corpus import Corpora
+from crossling.errors import BadInput
+from crossling.vocabulary.vocabulary import (
     BOS,
     EOS,
     PAD,
@@ -31,7 +32,6 @@ from crossling.data.vocabulary import (
     smoothed_sample,
     vocab,
 )
-from crossling.errors import BadInput
 
 ODD = (
     "the quick brown fox ... s pad mask unk <> </ <= Été naïve ½ ﬁn ① ％",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.data.sampling import Sampling, tempered
+from crossling.sampling import Sampling, tempered
 
 COUNTS = st.dictionaries(st.text(max_size=3), st.integers(0, 10**15), min_size=1, max_size=30)
 ALPHA = st.floats(0, 1)
