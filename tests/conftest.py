@@ -46,7 +46,7 @@ def corpora_folder(babel_folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def vocabulary_folder(corpora_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from crossling.corpora.corpus import Corpora
-    from crossling.vocabulary.vocabulary import vocab
+    from crossling.vocabulary.vocab import vocab
 
     out = tmp_path_factory.mktemp("vocabulary") / "vocab"
     vocab(Corpora(corpora_folder), 400, out)
@@ -58,7 +58,7 @@ def shards(corpora_folder: Path, vocabulary_folder: Path, tmp_path_factory: pyte
     import torch
 
     from crossling.corpora.corpus import Corpora
-    from crossling.data.shards import encode
+    from crossling.data.encode import encode
 
     torch.set_num_threads(1)
     return encode(Corpora(corpora_folder), vocabulary_folder, tmp_path_factory.mktemp("shards") / "shards")

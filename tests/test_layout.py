@@ -9,11 +9,11 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
 ORDER = [
-    "errors", "disk", "progress", "settings", "tasks", "distributed", "babel", "corpora", "sampling", "vocabulary",
-    "data", "model", "objectives", "train", "evaluate", "recipe", "load", "recipes", "inspect", "examples", "demo",
-    "bench", "cli", "__main__",
+    "errors", "disk", "progress", "settings", "tasks", "distributed", "babel", "corpora", "quality", "sampling",
+    "vocabulary", "data", "model", "objectives", "train", "evaluate", "recipe", "load", "recipes", "inspect",
+    "examples", "demo", "bench", "cli", "__main__",
 ]  # fmt: skip
-STRANGERS = {("model", room) for room in ("corpora", "sampling", "vocabulary", "data")} | {
+STRANGERS = {("model", room) for room in ("corpora", "quality", "sampling", "vocabulary", "data")} | {
     ("evaluate", "train")
 }  # (room, room to its left that it does without all the same)
 MODULES = sorted(PACKAGE.rglob("*.py"))

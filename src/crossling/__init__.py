@@ -19,19 +19,22 @@ if TYPE_CHECKING:
     from crossling import recipes as recipes
     from crossling.babel import babel as babel
     from crossling.corpora.corpus import Corpora as Corpora
+    from crossling.data.encode import encode as encode
     from crossling.data.shards import Shards as Shards
-    from crossling.data.shards import encode as encode
     from crossling.demo import demo as demo
     from crossling.errors import BadInput as BadInput
     from crossling.evaluate.alignment import align as align
     from crossling.evaluate.encode import Encoder as Encoder
     from crossling.evaluate.evaluate import evaluate as evaluate
     from crossling.evaluate.report import report as report
+    from crossling.inspect import inspect as inspect
     from crossling.load import load as load
+    from crossling.quality.check import check as check
+    from crossling.quality.clean import clean as clean
     from crossling.recipe import Recipe as Recipe
     from crossling.recipe import pretrain as pretrain
+    from crossling.vocabulary.vocab import vocab as vocab
     from crossling.vocabulary.vocabulary import Vocabulary as Vocabulary
-    from crossling.vocabulary.vocabulary import vocab as vocab
 
 _HOMES = {
     "BadInput": "errors",
@@ -42,14 +45,17 @@ _HOMES = {
     "Vocabulary": "vocabulary.vocabulary",
     "align": "evaluate.alignment",
     "babel": "babel",
+    "check": "quality.check",
+    "clean": "quality.clean",
     "demo": "demo",
-    "encode": "data.shards",
+    "encode": "data.encode",
     "evaluate": "evaluate.evaluate",
+    "inspect": "inspect",
     "load": "load",
     "pretrain": "recipe",
     "recipes": "recipes",
     "report": "evaluate.report",
-    "vocab": "vocabulary.vocabulary",
+    "vocab": "vocabulary.vocab",
 }
 __all__ = sorted(_HOMES)
 

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,11 @@ MISPLACED = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)  # a
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")]
 Seed = Annotated[int, typer.Option(help="Everything random follows from it.", min=0)]
+CorporaFolder = Annotated[
+    str, typer.Argument(metavar="CORPORA", help="A folder with text/, pairs/ or multi/, or hf://OWNER/NAME.")
+]
+Workers = Annotated[int, typer.Option(help="Processes.", min=1)]
+Task = Annotated[str | None, typer.Option(help="i/n: only the i-th of n shares, for one of n machines.")]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable rows.")]
 
 
@@ -99,62 +105,214 @@ def babel(
 
 
 @app.command()
-def vocab(
-    corpora: Annotated[Path, typer.Argument(help="A folder with text/, pairs/ or multi/.")],
+def check(
+    corpora: CorporaFolder,
+    against: Annotated[Path | None, typer.Option(help="A folder of benchmarks: are they in the text?")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Keeps the report, and shares of the work.")] = None,
+    workers: Workers = 1,
+    task: Task = None,
+    json_: Json = False,
+) -> None:
+    """What is in a folder of corpora, and what is suspicious about it; changes nothing.
+
+    Example: crossling check corpora --against data --workers 4
+    Of a folder of shards it tells whether every byte is still what was written: crossling check shards
+    """
+    from crossling.corpora.corpus import Corpora
+    from crossling.quality.check import REPORT, check
+    from crossling.tasks import Share
+
+    if (Path(corpora) / "manifest.json").is_file():
+        _check_shards(Path(corpora))
+        return
+    report = check(Corpora(corpora), against, out, workers, Share.parse(task) if task else None)
+    if report is None:
+        print(f"{out}: share {task} is done; the last one writes {REPORT}")
+    else:
+        _print_quality(report, json_)
+
+
+@app.command()
+def clean(
+    corpora: CorporaFolder,
     out: Out,
-    size: Annotated[int, typer.Option(help="Number of pieces, special ones included.")],
+    length: Annotated[str | None, typer.Option(help="MIN:MAX characters of a line, such as 2:10000.")] = None,
+    ratio: Annotated[float | None, typer.Option(help="How far lengths may be from the usual proportion: 4.")] = None,
+    copies: Annotated[bool, typer.Option("--copies", help="Translations that copy the source.")] = False,
+    near_copies: Annotated[bool, typer.Option("--near-copies", help="Those that nearly do.")] = False,
+    duplicates: Annotated[bool, typer.Option("--duplicates", help="Lines and pairs said before.")] = False,
+    near_duplicates: Annotated[bool, typer.Option("--near-duplicates", help="Those nearly said before.")] = False,
+    language: Annotated[bool, typer.Option("--language", help="Lines in another language.")] = False,
+    many_to_one: Annotated[int | None, typer.Option(help="Texts with more than so many translations: 6.")] = None,
+    min_pairs: Annotated[int | None, typer.Option(help="Bitext of languages with fewer pairs: 50000.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Lines with a sentence of the benchmarks in this folder.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All of these but the last two.")] = False,
+    workers: Workers = 1,
+    task: Task = None,
+    json_: Json = False,
+) -> None:
+    """Corpora without what the chosen rules name, as a new folder of corpora; goes on where it was interrupted.
+
+    Example: crossling clean corpora --all --min-pairs 50000 -o cleaned --workers 4
+    """
+    from crossling.corpora.corpus import Corpora
+    from crossling.quality.clean import REPORT, clean
+    from crossling.quality.rules import chosen
+    from crossling.tasks import Share
+
+    rules = chosen(
+        all_,
+        length,
+        ratio=ratio,
+        copies=copies,
+        near_copies=near_copies,
+        duplicates=duplicates,
+        near_duplicates=near_duplicates,
+        language=language,
+        many_to_one=many_to_one,
+        min_pairs=min_pairs,
+        against=against,
+    )
+    report = clean(Corpora(corpora), out, rules, workers, Share.parse(task) if task else None)
+    if report is None:
+        print(f"{out}: share {task} is done; the last one writes the corpora and {REPORT}")
+    else:
+        _print_quality(report, json_)
+
+
+@app.command()
+def vocab(
+    corpora: CorporaFolder,
+    out: Out,
+    size: Annotated[int | None, typer.Option(help="Number of pieces, special ones included.")] = None,
+    allocate: Annotated[
+        str | None, typer.Option(help="joint (if not said): one training; vocap: by what each language gains.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="Train nothing: take the vocabulary of this folder or model.")
+    ] = None,
+    extend: Annotated[bool, typer.Option("--extend", help="Add pieces for these corpora.")] = False,
+    trim: Annotated[bool, typer.Option("--trim", help="Keep only the pieces these corpora use.")] = False,
     alpha: Annotated[float, typer.Option(help="Exponent that smooths the share of each language.")] = 0.5,
+    beta: Annotated[float, typer.Option(help="Exponent of that share in vocap.")] = 0.7,
+    characters: Annotated[int, typer.Option(help="Size of the sample to train on.")] = 40_000_000,
+    workers: Annotated[int, typer.Option(help="Processes (vocap) or threads.", min=1)] = 2,
     seed: Seed = 0,
     json_: Json = False,
 ) -> None:
-    """Train the vocabulary: SentencePiece unigram on smoothed text.
+    """The vocabulary: SentencePiece unigram, trained on smoothed text or made from another.
 
     Example: crossling vocab corpora --size 32000 -o vocab
+
+    A smaller XLM-R for these languages: crossling vocab corpora --from xlm-roberta-base --trim -o vocab
     """
     from crossling.corpora.corpus import Corpora
-    from crossling.vocabulary.vocabulary import vocab
+    from crossling.vocabulary.vocab import vocab
 
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and size and allocate != "vocap" and not trim:
         print("reading, then training; SentencePiece gives no sign until it is done", file=sys.stderr)
-    vocab(Corpora(corpora), size, out, alpha=alpha, seed=seed)
+    vocab(
+        *(Corpora(corpora), size, out, alpha, seed),
+        allocate=allocate,
+        beta=beta,
+        characters=characters,
+        workers=workers,
+        source=source,
+        extend=extend,
+        trim=trim,
+    )
     report = json.loads((out / "vocab.json").read_text(encoding="utf-8"))
     if json_:
         print(json.dumps(report))
         return
-    table = Table("language", "pieces", "coverage", "pieces per word", title=f"{report['size']:,} pieces")
+    columns = {
+        "pieces": ("pieces", ",d"),
+        "coverage": ("coverage", ".2%"),
+        "fertility": ("pieces per word", ".2f"),
+        "per_character": ("per character", ".2f"),
+        "allocated": ("allocated", ",d"),
+        "alp": ("ALP", ".1f"),
+    }
+    shown = {key: columns[key] for key in columns if any(key in row for row in report["languages"].values())}
+    table = Table("language", *(title for title, _ in shown.values()), title=f"{report['size']:,} pieces")
     for language, row in report["languages"].items():
-        table.add_row(language, f"{row['pieces']:,}", f"{row['coverage']:.2%}", f"{row['fertility']:.2f}")
+        table.add_row(language, *(format(row[key], form) if key in row else "" for key, (_, form) in shown.items()))
     Console().print(table)
 
 
 @app.command()
 def encode(
-    corpora: Annotated[Path, typer.Argument(help="A folder with text/, pairs/ or multi/.")],
+    corpora: CorporaFolder,
     out: Out,
     vocab: Annotated[Path, typer.Option(help="A folder made by crossling vocab.")],
-    workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    workers: Workers = 1,
+    task: Task = None,
+    append: Annotated[bool, typer.Option("--append", help="Keep what the shards hold besides.")] = False,
+    priority: Annotated[
+        str,
+        typer.Option(help="Collections by comma: a later one only fills pairs the earlier have not; else the union."),
+    ] = "",
     json_: Json = False,
 ) -> None:
     """Text to token shards; goes on where it was interrupted.
 
     Example: crossling encode corpora --vocab vocab -o shards --workers 4
+    On many machines, each does its share and the last one writes the manifest: crossling encode ... --task 3/16
     """
     from crossling.corpora.corpus import Corpora
-    from crossling.data.shards import encode
+    from crossling.data.encode import encode_share
+    from crossling.tasks import Share
 
-    manifest = encode(Corpora(corpora), vocab, out, workers).manifest
+    share = Share.parse(task) if task else None
+    names = tuple(priority.split(",")) if priority else ()
+    shards = encode_share(Corpora(corpora, names), vocab, out, share, workers, append)
+    if shards is None:
+        print(f"{out}: share {task} is done; the last one writes the manifest")
+        return
+    manifest = shards.manifest
     if json_:
         print(json.dumps(manifest))
         return
-    for kind in ("text", "pairs", "multi"):
-        for name, entry in manifest[kind].items():
-            for reason, lines in entry["dropped"].items():
-                print(f"{kind}/{name}: {lines:,} lines left out ({reason})", file=sys.stderr)
+    for place, entry in shards.units().items():
+        for reason, lines in entry["dropped"].items():
+            print(f"{place}: {lines:,} lines left out ({reason})", file=sys.stderr)
     tokens = sum(entry["tokens"] for entry in manifest["text"].values())
     print(
         f"{out}: text in {len(manifest['text'])} languages ({tokens:,} tokens), {len(manifest['pairs'])} bitexts,"
         f" {len(manifest['multi'])} multi-way sets"
     )
+
+
+@app.command()
+def inspect(
+    recipe: Annotated[str, typer.Argument(help="xlm_r, xlm, xlm_e, or the recipe.json of an earlier run.")],
+    shards: Annotated[Path, typer.Option(help="A folder made by crossling encode.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="A page (.html) to write.")] = None,
+    size: Annotated[str | None, typer.Option(help="tiny, small, base (if not said), large or xl.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, any key of the recipe.")] = None,
+    json_: Json = False,
+) -> None:
+    """What a recipe would do with some shards: sampling under every rule, epochs, parameters, FLOPs; trains nothing.
+
+    Memory and time are not estimated yet.
+
+    Example: crossling inspect xlm_e --shards shards --set sampling.pair_rule=xy_lent -o page.html
+    """
+    from crossling.data.shards import Shards
+    from crossling.inspect import inspect
+    from crossling.inspect.tables import tables
+    from crossling.recipes import named
+
+    plan = inspect(named(recipe, size).set(set_ or []), Shards.open(shards), out)
+    if json_:
+        print(json.dumps(plan.dump()))
+        return
+    for table in tables(plan):
+        Console().print(table)
+    if out is not None:
+        print(f"Open {out}")
 
 
 @app.command()
@@ -231,6 +389,51 @@ def report(
     from crossling.evaluate.report import report
 
     print(report(folders, out))
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="data; all if none is given.")] = None,
+    corpora: Annotated[Path | None, typer.Option(help="Text to measure on; else embedded languages.")] = None,
+    json_: Json = False,
+) -> None:
+    """Speed and memory of the parts, each beside its peer, in one run.
+
+    Example: crossling bench data
+    """
+    from crossling.bench import bench
+
+    table = Table("bench", "ours", "peer", "ratio", "unit", "beside")
+    for row in bench(names or (), corpora):
+        if json_:
+            print(json.dumps(asdict(row)), flush=True)
+        figures = (f"{value:,.3g}" if value and value < 100 else f"{value or 0:,.0f}" for value in (row.ours, row.peer))
+        table.add_row(row.name, *figures, f"{row.ratio:.3g}x" if row.ratio else "", row.unit, row.peer_name)
+    if not json_:
+        Console().print(table)
+
+
+def _check_shards(folder: Path) -> None:
+    from crossling.data.shards import Shards
+
+    shards = Shards.open(folder)
+    damaged = shards.verify()
+    if damaged:
+        others = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+        raise Failed(
+            f"{damaged[0]}{others}: not what was written; remove the folder it is in and run crossling encode again"
+        )
+    print(f"{folder}: every file of {len(shards.units())} corpora is what was written")
+
+
+def _print_quality(report: dict[str, object], json_: bool) -> None:
+    from crossling.quality.tables import tables
+
+    if json_:
+        print(json.dumps(report))
+        return
+    for part in tables(report):
+        Console().print(part)
 
 
 def _print_json(rows: list[dict[str, object]]) -> None:

@@ -17,7 +17,8 @@ from crossling import recipes
 from crossling.babel import babel
 from crossling.corpora.corpus import Corpora
 from crossling.data.batches import Batches
-from crossling.data.shards import Shards, encode
+from crossling.data.encode import encode
+from crossling.data.shards import Shards
 from crossling.disk import write_json
 from crossling.errors import BadInput
 from crossling.evaluate.evaluate import evaluate
@@ -29,7 +30,8 @@ from crossling.load import encoder_of, load
 from crossling.objectives import Network, XLCo
 from crossling.recipe import Recipe, pretrain
 from crossling.train.trainer import Probe
-from crossling.vocabulary.vocabulary import Vocabulary, vocab
+from crossling.vocabulary.vocab import vocab
+from crossling.vocabulary.vocabulary import Vocabulary
 
 PIECES = 4000
 STEPS = 200

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from crossling.data.batches import Example, collate
+from crossling.data.batches import Examples
+from crossling.data.noise import Noise
+from crossling.data.packing import pack
 from crossling.evaluate.alignment import GoldSet, read_gold
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
@@ -83,31 +85,25 @@ def _detection(net: Network, vocabulary: Vocabulary, bitext: Bitext) -> dict[str
     net.eval()
     task = TRTD()
     first, second = (vocabulary.encode(side.sentences[:200]) for side in (bitext.first, bitext.second))
-    batch = collate(
-        [
-            task.corrupt(
-                Example(np.array([*source, EOS]), np.array([*target, EOS])),
-                np.random.default_rng([0, row]),
-                vocabulary.mask,
-            )
-            for row, (source, target) in enumerate(zip(first, second, strict=True))
-        ]
-    )
+    pairs = Examples([np.array([*ids, EOS]) for ids in first], [np.array([*ids, EOS]) for ids in second])
+    sequences = task.corrupt(pairs, Noise([0], 0, len(first)), vocabulary.mask).inputs["ids"]
+    batch = pack(sequences, int(sequences.lengths_N.max()), "ids")
     batch = {name: value.to(net.encoder.device) for name, value in batch.items()}
     _, seen_BL, scores_BL = task.detect(net, batch)
     probability_BL, present = torch.sigmoid(scores_BL), valid(batch["targets"])
     replaced_BL = seen_BL != batch["targets"]
+    pair_BL = batch["ids_segments"]
     words = present & (batch["targets"] != BOS) & (batch["targets"] != EOS)  # a mark is never replaced: too easy
     auc = area(scores_BL[words].cpu().numpy(), replaced_BL[words].cpu().numpy())
     return {
         "auc": round(auc, 3),
         "sentences": [
             {
-                "tokens": [vocabulary.pieces.id_to_piece(i) for i in seen_BL[row][present[row]].tolist()],
-                "replaced": replaced_BL[row][present[row]].tolist(),
-                "probability": [round(p, 3) for p in probability_BL[row][present[row]].tolist()],
+                "tokens": [vocabulary.pieces.id_to_piece(i) for i in seen_BL[pair_BL == number].tolist()],
+                "replaced": replaced_BL[pair_BL == number].tolist(),
+                "probability": [round(p, 3) for p in probability_BL[pair_BL == number].tolist()],
             }
-            for row in range(SENTENCES)
+            for number in range(1, SENTENCES + 1)
         ],
     }
 

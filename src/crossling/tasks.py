@@ -9,10 +9,12 @@ Several processes are datatrove's where it is installed (`pip install crossling[
 from __future__ import annotations
 
 import importlib.util
+import pickle
 import re
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -20,6 +22,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from crossling.disk import new_file
 from crossling.errors import BadInput
 from crossling.progress import Progress
 
@@ -64,10 +67,10 @@ def run(title: str, tasks: Sequence[Task], workers: int = 1, share: Share | None
         else:
             with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
                 try:
-                    futures = [pool.submit(_run, task) for task in tasks]
-                    for done, (future, task) in enumerate(zip(futures, tasks, strict=True), start=1):
+                    names = {pool.submit(_run, task): task.name for task in tasks}
+                    for done, future in enumerate(as_completed(names), start=1):
                         future.result()
-                        progress.update(done, task.name)
+                        progress.update(done, names[future])
                 except BaseException:
                     pool.shutdown(cancel_futures=True)  # or it would do everything that was not begun, first
                     raise
@@ -82,35 +85,50 @@ def _run_on_datatrove(tasks: Sequence[Task], workers: int, progress: Progress) -
     is still good, a task knows better."""
     from datatrove.executor import LocalPipelineExecutor
 
-    with tempfile.TemporaryDirectory(prefix="crossling-") as logs, _watched(Path(logs), tasks, progress):
-        LocalPipelineExecutor(
-            pipeline=[_pipeline(tasks)],
-            tasks=len(tasks),
-            workers=workers,
-            logging_dir=logs,
-            skip_completed=False,
-            start_method="spawn",
-        ).run()
+    with tempfile.TemporaryDirectory(prefix="crossling-") as logs:
+        error = Path(logs) / "error"
+        with _watched(Path(logs), tasks, progress):
+            LocalPipelineExecutor(
+                pipeline=[_pipeline(tasks, error)],
+                tasks=len(tasks),
+                workers=workers,
+                logging_dir=logs,
+                skip_completed=False,
+                start_method="spawn",
+            ).run()
+        if error.exists():
+            raise pickle.loads(error.read_bytes())
 
 
-def _pipeline(tasks: Sequence[Task]) -> _Pipeline:
+def _pipeline(tasks: Sequence[Task], error: Path) -> _Pipeline:
     from loguru import logger
 
     logger.disable("datatrove")  # the bar and the one sentence of an error say what there is to say
-    return _Pipeline(tasks)
+    return _Pipeline(tasks, error)
 
 
 class _Pipeline:
-    """A datatrove pipeline step: a task by its rank."""
+    """A datatrove pipeline step: a task by its rank, unless one has failed.
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.tasks = tasks
+    Its error is left in a file. Were it raised, the pool would be ended by force, and a process that is just handing
+    in its result would die with the lock of the queue in its hands: the end would never come.
+    """
+
+    def __init__(self, tasks: Sequence[Task], error: Path) -> None:
+        self.tasks, self.error = tasks, error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _pipeline, (self.tasks,)  # made anew in every process, which then is quiet too
+        return _pipeline, (self.tasks, self.error)  # made anew in every process, which then is quiet too
 
     def __call__(self, data: Any, rank: int, world_size: int) -> None:  # noqa: ARG002
-        self.tasks[rank].run()
+        if self.error.exists():
+            return
+        try:
+            self.tasks[rank].run()
+        except Exception as error:
+            error.add_note(traceback.format_exc())
+            with new_file(self.error) as file:
+                file.write_bytes(pickle.dumps(error))
 
 
 @contextmanager
@@ -118,9 +136,11 @@ def _watched(logs: Path, tasks: Sequence[Task], progress: Progress) -> Iterator[
     ended = Event()
 
     def watch() -> None:
-        while not ended.wait(POLL_SECONDS):
+        over = False
+        while not over:
+            over = ended.wait(POLL_SECONDS)  # and a last look after the end
             done = sorted((logs / "completions").glob("*"), key=lambda mark: mark.stat().st_mtime)
-            if done:
+            if done and not (logs / "error").exists():
                 progress.update(len(done), tasks[int(done[-1].name)].name)
 
     thread = Thread(target=watch, daemon=True)

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import os
 import re
-import sys
-import tempfile
-import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossling.corpora.corpus import LONGEST_DOCUMENT, Corpora, MultiWay, Pairs, Text
+from crossling.corpora import corpus
+from crossling.corpora.corpus import LONGEST_DOCUMENT, Corpora
+from crossling.corpora.files import LONGEST_LINE
 from crossling.errors import BadInput
 
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
-}
-
-
-def put(root: Path, files: dict[str, str | bytes]) -> Path:
-    """Writes files, each packed as its name says."""
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        raw = content.encode() if isinstance(content, str) else content
-        path.write_bytes(PACK.get(path.suffix, bytes)(raw))
-    return root
+from .made import PACK, corpora_of, jsonl, parquet, put, readable, tmx
 
 
 def text(root: Path, content: str | bytes, counts: Counter[str] | None = None) -> list[list[str]]:
@@ -50,124 +29,58 @@ def rows(root: Path, files: dict[str, str | bytes], counts: Counter[str] | None 
     return list(Corpora(root).pairs[0].rows(counts))
 
 
-@contextmanager
-def corpora_of(files: dict[str, str | bytes]) -> Iterator[Corpora]:
-    """For property tests: a folder of its own for every example."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Corpora(put(Path(folder), files))
+# ---- every format in every compression ---------------------------------------------------------------------------
+
+DOCUMENTS = [["one", "two – ２"], ["три"], ["四", "五\u200d", "ﷺ"]]
+ROWS = [("one", "un"), ("two – ２", "deux\xa0!"), ("四", "ﷺ")]
+OF_TEXT = {
+    "txt": "\n\n".join("\n".join(document) for document in DOCUMENTS).encode(),
+    "jsonl": jsonl([{"text": "\n".join(document)} for document in DOCUMENTS]),
+    "parquet": parquet([{"text": "\n".join(document)} for document in DOCUMENTS]),
+}
+OF_PAIRS = {
+    "tsv": "".join(f"{source}\t{target}\r\n" for source, target in ROWS).encode(),
+    "tmx": tmx([[("en", source), ("fr", target)] for source, target in ROWS]),
+    "jsonl": jsonl([{"translation": {"en": source, "fr": target}} for source, target in ROWS]),
+    "parquet": parquet([{"translation": {"en": source, "fr": target}} for source, target in ROWS]),
+}
+OF_MULTI = {
+    "txt": "one\n\n四\n".encode(),
+    "jsonl": jsonl([{"text": "one"}, {"text": ""}, {"text": "四"}]),
+    "parquet": parquet([{"text": "one"}, {"text": ""}, {"text": "四"}]),
+}
 
 
-# ---- finding ------------------------------------------------------------------------------------------
+def endings(formats: dict[str, bytes]) -> list[str]:
+    """.txt, .txt.gz ...; Parquet is never packed."""
+    return [f"{kind}{suffix}" for kind in formats for suffix in PACK if kind != "parquet" or not suffix]
 
 
-def test_a_folder_is_discovered(tmp_path: Path) -> None:
-    put(
-        tmp_path,
-        {
-            "text/swh.txt.xz": "habari",
-            "text/en.txt": "hello",
-            "text/zho_Hant.txt.gz": "你好",
-            "pairs/en-fr.tsv.zst": "a\tb",
-            "pairs/opus.v1.eng-deu.tsv": "a\tb",
-            "pairs/news.en-pt_BR.en.gz": "a",
-            "pairs/news.en-pt_BR.pt_BR": "b",
-            "multi/bible/en.txt": "a",
-            "multi/bible/ckb.txt.xz": "b",
-            "multi/bible/verses.ids.xz": "1",
-            "multi/bible/README.md": "x",
-            "text/.hidden": "x",
-            "pairs/LICENSE": "x",
-            "README": "x",
-            "truth/world.json": "{}",
-        },
-    )
-    corpora = Corpora(str(tmp_path))
-    assert corpora.path == tmp_path
-    assert corpora.text == (
-        Text("en", (tmp_path / "text/en.txt",)),
-        Text("sw", (tmp_path / "text/swh.txt.xz",)),
-        Text("zh-Hant", (tmp_path / "text/zho_Hant.txt.gz",)),
-    )
-    assert corpora.pairs == (
-        Pairs("", ("en", "fr"), (tmp_path / "pairs/en-fr.tsv.zst",)),
-        Pairs(
-            "news",
-            ("en", "pt-BR"),
-            (tmp_path / "pairs/news.en-pt_BR.en.gz", tmp_path / "pairs/news.en-pt_BR.pt_BR"),
-        ),
-        Pairs("opus.v1", ("en", "de"), (tmp_path / "pairs/opus.v1.eng-deu.tsv",)),
-    )
-    bible = tmp_path / "multi/bible"
-    assert corpora.multi == (MultiWay("bible", {"ckb": bible / "ckb.txt.xz", "en": bible / "en.txt"}),)
-    assert corpora.languages == ("ckb", "de", "en", "fr", "pt-BR", "sw", "zh-Hant")
+@pytest.mark.parametrize("ending", endings(OF_TEXT))
+def test_every_format_of_text(tmp_path: Path, ending: str) -> None:
+    put(tmp_path, {f"text/en.{ending}": OF_TEXT[ending.split(".")[0]]})
+    assert list(Corpora(tmp_path).text[0].documents()) == DOCUMENTS
 
 
-def test_two_names_of_a_language_are_one_language(tmp_path: Path) -> None:
-    put(tmp_path, {"text/sw.txt": "moja", "text/swh.txt.gz": "mbili"})
-    [text] = Corpora(tmp_path).text
-    assert list(text.documents()) == [["moja"], ["mbili"]]
+@pytest.mark.parametrize("ending", endings(OF_PAIRS))
+def test_every_format_of_pairs(tmp_path: Path, ending: str) -> None:
+    put(tmp_path, {f"pairs/name.en-fr.{ending}": OF_PAIRS[ending.split(".")[0]]})
+    assert list(Corpora(tmp_path).pairs[0].rows()) == ROWS
 
 
-@pytest.mark.parametrize(
-    ("file", "languages"),
-    [
-        ("en-zh-Hant.tsv", ("en", "zh-Hant")),
-        ("zh-Hant-en.tsv", ("zh-Hant", "en")),
-        ("pt-BR-en.tsv", ("pt-BR", "en")),
-        ("OpenSubtitles.en-pt_br.tsv", ("en", "pt-BR")),
-        ("qaa-qab.tsv", ("qaa", "qab")),
-        ("EN-FR.tsv", ("en", "fr")),
-    ],
-)
-def test_the_languages_of_a_pair(tmp_path: Path, file: str, languages: tuple[str, str]) -> None:
-    assert Corpora(put(tmp_path, {f"pairs/{file}": "a\tb"})).pairs[0].languages == languages
+@pytest.mark.parametrize("suffix", PACK)
+def test_two_sides_in_every_compression(tmp_path: Path, suffix: str) -> None:
+    for language, side in zip(("en", "fr"), zip(*ROWS, strict=True), strict=True):
+        put(tmp_path, {f"pairs/name.en-fr.{language}{suffix}": "\n".join(side)})
+    assert list(Corpora(tmp_path).pairs[0].rows()) == ROWS
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, r"holds no text: text/LL\.txt"),
-        ({"README.md": "x", "text/README": "x"}, "holds no text"),
-        ({"text/xx.txt": "x"}, r"text/xx\.txt: 'xx' is no language code.*did you mean 'xh'"),
-        ({"text/en.jsonl": "{}"}, r"text/en\.jsonl is in no format known.*read so far"),
-        ({"text/en.parquet": "x"}, "read so far"),
-        ({"text/en.txt.bz2": "x"}, r"en\.txt\.bz2 is in no format known"),
-        ({"text/more/en.txt": "x"}, "text/more is a folder where a file was expected"),
-        ({"text/en.txt": "x", "text/en.txt.gz": "x"}, r"en\.txt and .*en\.txt\.gz are the same text twice"),
-        ({"en.txt": "x", "text/en.txt": "x"}, r"en\.txt is in no place that is read"),
-        ({"data.jsonl.zst": "x", "text/en.txt": "x"}, "in no place that is read"),
-        ({"text": "x", "pairs/en-fr.tsv": "a\tb"}, "text is in no place that is read"),
-        ({"pairs/en-fr.tmx": "<tmx/>"}, r"en-fr\.tmx is in no format known.*read so far"),
-        ({"pairs/corpus.tmx.gz": "<tmx/>"}, r"corpus\.tmx\.gz is in no format known"),
-        ({"pairs/en-fr.jsonl": "{}"}, "read so far"),
-        ({"pairs/fr.tsv": "a\tb"}, r"fr\.tsv is in no format known"),
-        ({"pairs/en-xx.tsv": "a\tb"}, r"en-xx\.tsv: 'xx' is no language code"),
-        ({"pairs/en-eng.tsv": "a\tb"}, "pairs en with itself"),
-        ({"pairs/en-fr.tsv": "a\tb", "pairs/eng-fra.tsv": "a\tb"}, "both hold en-fr"),
-        ({"pairs/n.en-fr.en": "a"}, r"n\.en-fr\.en has no other side: put the fr side beside it"),
-        ({"pairs/n.en-fr.de": "a"}, r"should end in \.en or \.fr"),
-        ({"pairs/n.en-fr.en": "a", "pairs/n.en-fr.fr": "a", "pairs/n.en-fr.tsv": "a\tb"}, "one corpus twice"),
-        ({"multi/en.txt": "a"}, r"multi/en\.txt is a file where a folder was expected"),
-        ({"multi/n/en.txt": "a"}, "multi/n holds 1 languages"),
-        ({"multi/n/en.txt": "a", "multi/n/eng.txt": "a"}, "are both en"),
-        ({"multi/n/en.txt": "a", "multi/n/english.txt": "a"}, r"english\.txt: 'english' is no language code"),
-        ({"multi/n/en.txt": "a", "multi/n/de.jsonl": "a"}, "read so far"),
-    ],
-)
-def test_what_cannot_be_used_is_refused(tmp_path: Path, files: dict[str, str | bytes], expected: str) -> None:
-    with pytest.raises(BadInput, match=expected):
-        Corpora(put(tmp_path, files))
-
-
-@pytest.mark.parametrize("path", ["hf://wikipedia", Path("hf://wikipedia")])
-def test_references_to_a_hub_are_not_read_yet(path: Path | str) -> None:
-    with pytest.raises(BadInput, match=r"hf:.*read so far"):
-        Corpora(path)
-
-
-def test_a_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="nowhere is no folder"):
-        Corpora(tmp_path / "nowhere")
+@pytest.mark.parametrize("ending", endings(OF_MULTI))
+def test_every_format_of_multi_way_sets(tmp_path: Path, ending: str) -> None:
+    put(tmp_path, {f"multi/name/en.{ending}": OF_MULTI[ending.split(".")[0]], "multi/name/fr.txt": "a\nb\nc\n"})
+    [multi] = Corpora(tmp_path).multi
+    assert list(multi.lines("en")) == ["one", "", "四"]
+    assert multi.check() == 3
 
 
 # ---- text ------------------------------------------------------------------------------------------
@@ -194,24 +107,18 @@ def test_an_endless_document_comes_in_pieces(tmp_path: Path) -> None:
     assert [len(document) for document in documents] == [LONGEST_DOCUMENT, LONGEST_DOCUMENT, 1]
 
 
-def test_very_long_lines_are_read(tmp_path: Path) -> None:
-    line = "möre " * 400_000 + "end"
-    put(tmp_path, {"text/en.txt.zst": f"short\n{line}\nlast"})
-    assert list(Corpora(tmp_path).text[0].documents()) == [["short", line, "last"]]
+def test_an_endless_document_of_long_lines_comes_in_smaller_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "LARGEST_DOCUMENT", 10)
+    assert text(tmp_path, "12345\n12345\n1\n2\n\n3\n") == [["12345", "12345", "1"], ["2"], ["3"]]
 
 
-@pytest.mark.parametrize("suffix", PACK)
-def test_memory_does_not_grow_with_the_file(tmp_path: Path, suffix: str) -> None:
-    def peak(lines: int) -> int:
-        content = "".join(f"{n * 7919 % 1_000_003} is number {n}\n\n" for n in range(lines))
-        [source] = Corpora(put(tmp_path, {f"text/en.txt{suffix}": content})).text
-        tracemalloc.start()
-        assert sum(1 for _ in source.documents()) == lines
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return peak
-
-    assert peak(80_000) < peak(20_000) + 500_000  # bytes; the files differ by 1.6 MB
+def test_very_long_lines_are_left_out_and_counted(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    fits, longer = "é" * (LONGEST_LINE // 2), "é" * (LONGEST_LINE // 2) + "x"
+    assert text(tmp_path, f"short\n{fits}\n{longer}\n\nlast\n{longer}", counts) == [["short", fits], ["last"]]
+    assert counts == {"line too long": 2}
 
 
 # ---- pairs ------------------------------------------------------------------------------------------
@@ -266,6 +173,96 @@ def test_files_of_unequal_length_are_refused(tmp_path: Path) -> None:
         Corpora(tmp_path).multi[0].check()
 
 
+def test_lines_that_are_too_long_are_empty_rows(tmp_path: Path) -> None:
+    longer = "x" * (LONGEST_LINE + 1)
+    put(tmp_path, {"multi/n/en.txt": f"a\n{longer}\nc\n", "multi/n/de.txt.gz": f"{longer}\nb\nc"})
+    put(tmp_path, {"pairs/n.en-de.en": f"a\n{longer}\nc\n", "pairs/n.en-de.de.gz": f"{longer}\nb\nc"})
+    corpora = Corpora(tmp_path)
+    counts: Counter[str] = Counter()
+    assert corpora.multi[0].check() == 3
+    assert list(corpora.multi[0].lines("en", counts)) == ["a", "", "c"]
+    assert list(corpora.multi[0].lines("de", counts)) == ["", "b", "c"]
+    assert list(corpora.pairs[0].rows(counts)) == [("c", "c")]
+    assert counts == {"line too long": 4}
+
+
+# ---- all of a language ------------------------------------------------------------------------------------------
+
+
+def test_all_lines_of_a_language(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        {
+            "text/en.txt": "a\n\nb\n",
+            "text/fr.txt": "x\n",
+            "pairs/fr-en.tsv": "x\tc\n",
+            "pairs/n.en-de.tsv": "d\tx\n\tx\n",
+            "multi/n/de.txt": "x\nx\nx\n",
+            "multi/n/en.txt": "e\n\nf\n",
+        },
+    )
+    corpora = Corpora(tmp_path)
+    assert list(corpora.lines("en")) == ["a", "b", "c", "d", "e", "f"]
+    assert list(corpora.lines("fr")) == ["x", "x"]
+    assert list(corpora.lines("sw")) == []
+
+
+# ---- priority ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def collections(tmp_path: Path) -> Path:
+    """en-fr four times over, en-de and fr-sw twice, de-fr once."""
+    files = ("en-fr", "ccmatrix.en-fr", "ccmatrix.fr-sw", "aligned.fr-en", "aligned.en-de", "aligned.sw-fr")
+    put(tmp_path, {f"pairs/{file}.tsv": "a\tb" for file in files})
+    return put(tmp_path, {f"multi/bible/{language}.txt": "a\n" for language in ("en", "fr", "de")})
+
+
+def given_by(folder: Path, priority: tuple[str, ...]) -> tuple[list[str], dict[str, list[str]]]:
+    corpora = Corpora(folder, priority=priority)
+    left_out = {multi.name: sorted("-".join(pair) for pair in multi.pairs_left_out) for multi in corpora.multi}
+    return [pairs.label for pairs in corpora.pairs], left_out
+
+
+def test_without_priority_all_is_given(collections: Path) -> None:
+    labels = ["en-fr", "aligned.en-de", "aligned.fr-en", "aligned.sw-fr", "ccmatrix.en-fr", "ccmatrix.fr-sw"]
+    assert given_by(collections, ()) == (labels, {"bible": []})
+
+
+@pytest.mark.parametrize(
+    ("priority", "labels", "left_out"),
+    [
+        # Those not named come in alphabetical order: aligned, bible, ccmatrix, unnamed.
+        (("ccmatrix",), ["aligned.en-de", "ccmatrix.en-fr", "ccmatrix.fr-sw"], {"bible": ["de-en", "en-fr"]}),
+        (("bible",), ["aligned.sw-fr"], {"bible": []}),
+        (("bible", "ccmatrix"), ["ccmatrix.fr-sw"], {"bible": []}),
+        (("unnamed",), ["en-fr", "aligned.en-de", "aligned.sw-fr"], {"bible": ["de-en", "en-fr"]}),
+        (("aligned",), ["aligned.en-de", "aligned.fr-en", "aligned.sw-fr"], {"bible": ["de-en", "en-fr"]}),
+        (("unnamed", "bible", "ccmatrix"), ["en-fr", "ccmatrix.fr-sw"], {"bible": ["en-fr"]}),
+    ],
+)
+def test_a_collection_gives_what_none_before_it_has(
+    collections: Path, priority: tuple[str, ...], labels: list[str], left_out: dict[str, list[str]]
+) -> None:
+    assert given_by(collections, priority) == (labels, left_out)
+
+
+def test_a_set_that_has_nothing_left_to_give_is_left_out(tmp_path: Path) -> None:
+    put(tmp_path, {"pairs/en-fr.tsv": "a\tb", "pairs/n.de-en.tsv": "a\tb"})
+    put(tmp_path, {f"multi/n/{language}.txt": "a\n" for language in ("en", "fr")})
+    corpora = Corpora(tmp_path, priority=["unnamed"])
+    assert ([pairs.label for pairs in corpora.pairs], corpora.multi) == (["en-fr", "n.de-en"], ())
+    assert corpora.languages == ("de", "en", "fr")
+    assert given_by(tmp_path, ("n",)) == (["n.de-en"], {"n": []})
+
+
+def test_an_unknown_collection_names_the_nearest(collections: Path) -> None:
+    with pytest.raises(BadInput, match=r"no collection 'CCMatrix' to give priority; did you mean 'ccmatrix'"):
+        Corpora(collections, priority=("bible", "CCMatrix"))
+    with pytest.raises(BadInput, match=r"no collection '' to give priority; valid: aligned, bible, ccmatrix, unnamed"):
+        Corpora(collections, priority=("",))
+
+
 # ---- damaged files ------------------------------------------------------------------------------------------
 
 
@@ -280,25 +277,6 @@ def test_a_file_without_a_usable_line_is_refused(tmp_path: Path, content: bytes,
             list(read())
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-@pytest.mark.parametrize("harm", ["cut", "garbage", "overwritten"])
-def test_a_damaged_file_is_named(tmp_path: Path, suffix: str, harm: str) -> None:
-    file = put(tmp_path, {f"text/en.txt{suffix}": "\n".join(map(str, range(20_000)))}) / f"text/en.txt{suffix}"
-    packed = file.read_bytes()
-    half = len(packed) // 2
-    harmed = {"cut": packed[:half], "garbage": b"plain text\n", "overwritten": packed[:half] + b"\xaa" * half}
-    file.write_bytes(harmed[harm])
-    with pytest.raises(BadInput, match=rf"en\.txt{re.escape(suffix)} is cut short or damaged"):
-        list(Corpora(tmp_path).text[0].documents())
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_packed_files_may_be_joined_end_to_end(tmp_path: Path, suffix: str) -> None:
-    file = put(tmp_path, {f"text/en.txt{suffix}": "a\n"}) / f"text/en.txt{suffix}"
-    file.write_bytes(file.read_bytes() * 3)
-    assert list(Corpora(tmp_path).text[0].documents()) == [["a", "a", "a"]]
-
-
 def test_a_file_that_vanished_is_named(tmp_path: Path) -> None:
     corpora = Corpora(put(tmp_path, {"text/en.txt": "a"}))
     (tmp_path / "text/en.txt").unlink()
@@ -306,18 +284,7 @@ def test_a_file_that_vanished_is_named(tmp_path: Path) -> None:
         list(corpora.text[0].documents())
 
 
-def test_without_zstandard_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpora = Corpora(put(tmp_path, {"text/en.txt.zst": "a"}))
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(BadInput, match=r"en\.txt\.zst needs .* pip install crossling\[data\]"):
-        list(corpora.text[0].documents())
-
-
 # ---- properties ------------------------------------------------------------------------------------------
-
-CONTROL = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], " ")
-any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))
-readable = any_text.map(lambda text: text.translate(CONTROL).strip()).filter(lambda text: text and text[0] != "\ufeff")
 
 
 @settings(deadline=None, max_examples=40)
@@ -344,7 +311,7 @@ def test_rows_come_back_from_a_table_and_from_two_sides(pairs: list[tuple[str, s
 @given(st.lists(st.binary().map(lambda raw: raw.replace(b"\n", b" ")), min_size=1), st.sampled_from(sorted(PACK)))
 def test_no_bytes_ever_shift_a_row(raw: list[bytes], suffix: str) -> None:
     """Row n stays row n beside lines of any bytes, and every row is either given or counted."""
-    raw = [*raw, b"the end"]
+    raw = [b"no mark in front", *raw, b"x" * (LONGEST_LINE + 1), b"the end"]
     numbers = "".join(f"{n}\n" for n in range(len(raw)))
     packed: dict[str, str | bytes] = {"multi/n/en.txt": numbers, f"multi/n/fr.txt{suffix}": b"\n".join(raw)}
     packed |= {"pairs/n.en-fr.en": numbers, f"pairs/n.en-fr.fr{suffix}": b"\n".join(raw)}
@@ -356,6 +323,17 @@ def test_no_bytes_ever_shift_a_row(raw: list[bytes], suffix: str) -> None:
     assert len(lines) == len(raw)
     assert rows == [(str(n), line) for n, line in enumerate(lines) if line]
     assert len(rows) + counts.total() == len(raw)
+
+
+@settings(deadline=None)
+@given(st.binary(), st.sampled_from(sorted(PACK)))
+def test_every_row_of_a_table_is_given_or_counted(raw: bytes, suffix: str) -> None:
+    content = b"a\tb\n" + raw.replace(b" ", b"\t")
+    counts: Counter[str] = Counter()
+    with corpora_of({f"pairs/en-fr.tsv{suffix}": content}) as corpora:
+        found = list(corpora.pairs[0].rows(counts))
+    assert found[0] == ("a", "b")
+    assert len(found) + counts.total() == len(content.removesuffix(b"\n").split(b"\n"))
 
 
 # ---- real text ------------------------------------------------------------------------------------------
@@ -387,25 +365,34 @@ class TestRealText:
         found |= {pairs.name: sorted(pairs.languages) for pairs in real.pairs}
         assert found == {name: sorted(languages) for name, languages in sets.items()}
 
-    @pytest.mark.parametrize("language", ["en", "th", "el", "sw", "ckb", "my"])
-    def test_lines_and_documents(self, real: Corpora, language: str) -> None:
+    def test_lines_and_documents(self, real: Corpora) -> None:
         counts: Counter[str] = Counter()
-        documents = list(next(text for text in real.text if text.language == language).documents(counts))
-        row = table("Monolingual text")[language]
-        assert (len(documents), sum(map(len, documents))) == (int(row["documents or blocks"]), int(row["lines"]))
+        found = {}
+        for text in real.text:
+            lengths = [len(document) for document in text.documents(counts)]
+            found[text.language] = (sum(lengths), len(lengths))
+        listed = table("Monolingual text")
+        assert found == {name: (int(row["lines"]), int(row["documents or blocks"])) for name, row in listed.items()}
         assert not counts
 
-    @pytest.mark.parametrize("name", ["udhr", "ntrex-128", "tico-19", "storybooks"])
-    def test_rows_and_filled_lines(self, real: Corpora, name: str) -> None:
-        multi = next(multi for multi in real.multi if multi.name == name)
-        filled = {language: sum(map(bool, multi.lines(language))) for language in multi.files}
-        row = table("Parallel sets")[name]
-        assert (multi.check(), sum(filled.values())) == (int(row["rows"]), int(row["filled lines"]))
-        listed = table("Filled lines for the 15 XNLI languages")[name]
-        assert all(filled[code] == int(number) for code, number in listed.items() if number.isdigit())
-
-    def test_the_moses_pair(self, real: Corpora) -> None:
+    def test_rows_and_filled_lines(self, real: Corpora) -> None:
         counts: Counter[str] = Counter()
-        [pairs] = real.pairs
-        assert sum(1 for _ in pairs.rows(counts)) == 12_000
+        filled = {
+            multi.name: {language: sum(map(bool, multi.lines(language, counts))) for language in multi.languages}
+            for multi in real.multi
+        }
+        lengths = {multi.name: multi.check() for multi in real.multi}
+        for pairs in real.pairs:
+            lengths[pairs.name] = sum(1 for _ in pairs.rows(counts))
+            filled[pairs.name] = dict.fromkeys(pairs.languages, lengths[pairs.name])
+        sets = table("Parallel sets")
+        assert lengths == {name: int(row["rows"]) for name, row in sets.items()}
+        assert {name: sum(lines.values()) for name, lines in filled.items()} == {
+            name: int(row["filled lines"]) for name, row in sets.items()
+        }
         assert not counts
+        for name, row in table("Filled lines for the 15 XNLI languages").items():
+            if not name.startswith("**"):
+                listed = {code: number for code, number in row.items() if code != "set"}
+                assert len(listed) == 15
+                assert {code: str(filled[name].get(code, "–")) for code in listed} == listed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.corpora.languages import canonical
+from crossling.corpora.languages import canonical, canonical_pair, sides
 from crossling.errors import BadInput
 
 WRITTEN_AND_MEANT = """
@@ -49,3 +49,59 @@ def test_an_unknown_code_names_the_nearest(written: str, suggestion: str) -> Non
 def test_what_is_no_tag_is_refused(written: str) -> None:
     with pytest.raises(BadInput, match="is no language code"):
         canonical(written)
+
+
+# ---- pairs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("en-fr", ("en", "fr")),
+        ("FRA-eng", ("fr", "en")),
+        ("pt-BR-en", ("pt-BR", "en")),
+        ("en-pt_br", ("en", "pt-BR")),
+        ("zh-Hant-zh", ("zh-Hant", "zh")),
+        ("qaa-qab", ("qaa", "qab")),
+    ],
+)
+def test_the_two_languages_of_a_pair(written: str, meant: tuple[str, str]) -> None:
+    assert canonical_pair(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("en", "'en' is no pair of languages: write two codes"),
+        ("", "is no pair"),
+        ("en_fr", "is no pair"),
+        ("en-", "is no pair"),
+        ("en-fr-de", "is no pair"),
+        ("en-xx", "'xx' is no language code"),
+        ("sw-swh", "pairs sw with itself"),
+    ],
+)
+def test_what_is_no_pair_is_refused(written: str, expected: str) -> None:
+    with pytest.raises(BadInput, match=expected):
+        canonical_pair(written)
+
+
+@pytest.mark.parametrize(
+    ("codes", "pair", "found"),
+    [
+        ("en fr", ("en", "fr"), ("en", "fr")),
+        ("fra text ENG id", ("en", "fr"), ("ENG", "fra")),
+        ("en-US en fr-FR fr-CA", ("en", "fr"), ("en", "fr-FR")),
+        ("de fr", ("en", "fr"), (None, "fr")),
+        ("pt-PT pt-BR", ("pt", "pt-BR"), ("pt-PT", "pt-BR")),
+        ("pt-BR", ("pt", "pt-BR"), (None, "pt-BR")),
+        ("pt", ("pt-BR", "en"), (None, None)),
+        ("zh-TW zh-Hant-HK", ("zh", "zh-Hant"), ("zh-TW", "zh-Hant-HK")),
+        ("ca-valencia es-419", ("ca", "es"), ("ca-valencia", "es-419")),
+        (f"en-{'x' * 1_000_000}", ("en", "fr"), (None, None)),
+    ],
+)
+def test_the_codes_that_stand_for_two_languages(
+    codes: str, pair: tuple[str, str], found: tuple[str | None, str | None]
+) -> None:
+    assert sides(codes.split(), pair) == found

@@ -104,6 +104,36 @@ def test_padding_changes_nothing() -> None:
     assert_close(both[1:, :9], model(short).last_hidden_state, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("absolute", [True, False])
+def test_packed_sequences_know_nothing_of_each_other(absolute: bool, relative: bool) -> None:
+    """The same states, and the same gradients, as each sequence alone."""
+    model = small(absolute_positions=absolute, relative_positions=relative)
+    lengths = [7, 9, 5, 11]
+    alone = [torch.randint(4, 49, (length,)) for length in lengths]
+    ids, segments = torch.ones(2, 19, dtype=torch.long), torch.zeros(2, 19, dtype=torch.long)
+    places = [(0, 0), (0, 7), (1, 0), (1, 5)]  # row and start; three tokens of padding
+    for number, ((row, start), sequence) in enumerate(zip(places, alone, strict=True), start=1):
+        ids[row, start : start + len(sequence)] = sequence
+        segments[row, start : start + len(sequence)] = number
+    weights = [torch.randn(length, 16) for length in lengths]
+
+    def gradients(states: list[Tensor]) -> dict[str, Tensor]:
+        model.zero_grad()
+        sum((state * weight).sum() for state, weight in zip(states, weights, strict=True)).backward()  # type: ignore[union-attr]
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    hidden = model(ids, segments=segments).last_hidden_state
+    packed = [hidden[segments == number] for number in range(1, 5)]
+    separate = [model(sequence[None]).last_hidden_state[0] for sequence in alone]
+    for one, other in zip(packed, separate, strict=True):
+        assert_close(one, other, atol=1e-5, rtol=1e-4)
+    together, apart = gradients(packed), gradients(separate)
+    assert together.keys() == apart.keys()
+    for name in together:
+        assert_close(together[name], apart[name], atol=1e-4, rtol=1e-3)
+
+
 def test_positions_are_felt_through_either_kind_and_only_through_them() -> None:
     ids = torch.tensor([[5, 6, 7, 8]])
     turned = torch.tensor([[8, 7, 6, 5]])

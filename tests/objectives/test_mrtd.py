@@ -5,24 +5,25 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from crossling.data.batches import Example
+from crossling.data.batches import Examples
+from crossling.data.noise import Noise
 from crossling.objectives import MRTD, TRTD, Network
 from crossling.objectives.mrtd import sample
 
-from .conftest import MASK, network, pair_batch, text_batch
+from .conftest import MASK, network, pair_batch, text_batch, unpacked
 
 
 def slow_rtd(net: Network, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Generator and discriminator losses of Eq. 1 to 3, one sequence and one position at a time."""
     generator = discriminator = torch.zeros(())
     table = net.encoder.embeddings.tokens.weight
-    rows = zip(batch["ids"], batch["targets"], batch["masked"], batch["noise"], strict=True)
-    for ids, targets, masked, noise in rows:
-        length = int((targets != 1).sum())
-        hidden = net.parts["generator"](ids[None, :length]).last_hidden_state[0]
-        corrupt = targets[:length].clone()
+    for sequence in unpacked(batch):
+        targets, noise = sequence["targets"], sequence["noise"]
+        length = len(targets)
+        hidden = net.parts["generator"](sequence["ids"][None]).last_hidden_state[0]
+        corrupt = targets.clone()
         for i in range(length):
-            if masked[i]:
+            if sequence["masked"][i]:
                 p = torch.softmax(net.parts["generator_head"](hidden[i], table), -1)
                 generator = generator - torch.log(p[targets[i]])
                 chances = p.tolist()
@@ -72,8 +73,10 @@ def test_each_loss_has_its_own_count() -> None:
 
 
 def test_every_masked_token_becomes_the_mask() -> None:
-    out = MRTD(rate=0.5).corrupt(Example(np.arange(4, 30)), np.random.default_rng(0), MASK)
+    out = MRTD(rate=0.5).corrupt(Examples([np.arange(4, 30)]), Noise([0], 0, 1), MASK).inputs["ids"].tokens
     assert (out["ids"][out["masked"]] == MASK).all()
+    assert ((out["noise"] >= 0) & (out["noise"] < 1)).all()
+    assert len(set(out["noise"].tolist())) == 27
 
 
 def test_no_gradient_flows_from_the_discriminator_into_the_generator() -> None:

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from crossling.objectives import Network, XLCo
 
-from .conftest import network, pair_batch
+from .conftest import network, pair_batch, unpacked
 
 PAPER = XLCo(layer=2, temperature=1.0)
 
@@ -18,13 +18,12 @@ def slow_xlco(objective: XLCo, net: Network, batch: dict[str, torch.Tensor]) -> 
     """- log f(c1, c2) / sum over c' of f(c1, c'), f = exp(g . g / tau); rows of one set are no negatives."""
 
     def g(ids: torch.Tensor) -> torch.Tensor:
-        length = int((ids != 1).sum())
-        states = net.encoder(ids[None, :length], output_hidden_states=True).hidden_states[objective.layer][0]
+        states = net.encoder(ids[None], output_hidden_states=True).hidden_states[objective.layer][0]
         pooled = states[0] if objective.pooling == "cls" else states.mean(0)
         vector = net.parts["projection"](pooled).double()  # exp without a subtracted maximum needs the room
         return F.normalize(vector, dim=-1) if objective.normalise else vector
 
-    queries, keys = [g(ids) for ids in batch["query"]], [g(ids) for ids in batch["key"]]
+    queries, keys = ([g(sequence[side]) for sequence in unpacked(batch, side)] for side in ("query", "key"))
 
     def one_way(left: list[torch.Tensor], right: list[torch.Tensor]) -> torch.Tensor:
         total = torch.zeros((), dtype=torch.double)
@@ -99,8 +98,8 @@ def test_scores_keep_their_digits_under_bfloat16(monkeypatch: pytest.MonkeyPatch
     objective = XLCo(layer=2, temperature=0.05, normalise=True)
     net, batch = network(objective), pair_batch(objective, pairs=40)
     query, key = torch.randn(40, 16), torch.randn(40, 16)
-    vectors = {id(batch["query"]): F.normalize(query, dim=-1), id(batch["key"]): F.normalize(key, dim=-1)}
-    monkeypatch.setattr(XLCo, "represent", lambda *given: vectors[id(given[-1])])
+    vectors = {"query": F.normalize(query, dim=-1), "key": F.normalize(key, dim=-1)}
+    monkeypatch.setattr(XLCo, "represent", lambda *given: vectors[given[-1]])
     exact = objective.loss(net, batch)["xlco"]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(objective.loss(net, batch)["xlco"], exact)

@@ -15,7 +15,8 @@ bibliographic codes of ISO 639-2 (`ger`) and the collections of ISO 639-5.
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, lru_cache
 from importlib import resources
 
 from crossling.errors import BadInput, nearest
@@ -89,6 +90,51 @@ def canonical(code: str) -> str:
         script = ""
     subtags = [language, script, (tag["region"] or "").upper(), tag["variants"].lstrip("-")]
     return "-".join(filter(None, subtags))
+
+
+# In a pair, `-` also parts the two languages: there a region is written in capitals (pt-BR-en) or after `_` (pt_br-en).
+CODE_IN_PAIR = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]+|-[A-Za-z]{4}|-[A-Z]{2})*"
+LONGEST_CODE = 40  # characters; there are none so long
+_PAIR = re.compile(rf"({CODE_IN_PAIR})-({CODE_IN_PAIR})")
+
+
+def canonical_pair(code: str) -> tuple[str, str]:
+    """The two languages of `en-fr`, in their order."""
+    match = _PAIR.fullmatch(code)
+    if match is None:
+        raise BadInput(f"{code!r} is no pair of languages: write two codes with - between them, as in en-fr")
+    source, target = canonical(match[1]), canonical(match[2])
+    if source == target:
+        raise BadInput(f"{code!r} pairs {source} with itself: a pair needs two languages")
+    return source, target
+
+
+def sides(codes: Iterable[str], pair: tuple[str, str]) -> tuple[str | None, str | None]:
+    """Which of the codes stand for the two languages: one that says just that, else a region of it (en-US for en)."""
+    exact: dict[str, str] = {}
+    regional: dict[str, str] = {}
+    for code in codes:
+        language = _read(code) if len(code) <= LONGEST_CODE else None
+        if language in pair:
+            exact.setdefault(language, code)
+        elif language:
+            regional.setdefault(_without_region(language), code)
+    left, right = (exact.get(language) or regional.get(language) for language in pair)
+    return left, right
+
+
+@lru_cache(maxsize=1024)
+def _read(code: str) -> str | None:
+    try:
+        return canonical(code)
+    except BadInput:
+        return None
+
+
+def _without_region(language: str) -> str:
+    """Language and script: what is spelled alike."""
+    language, *subtags = language.split("-")
+    return "-".join([language, *(subtag for subtag in subtags[:1] if len(subtag) == 4)])
 
 
 def _language(code: str) -> str | None:

@@ -72,10 +72,12 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, ids_BL: Tensor) -> Tensor:
+    def forward(self, ids_BL: Tensor, segments_BL: Tensor | None = None) -> Tensor:
         hidden_BLD = self.tokens(ids_BL)
         if self.positions is not None:
-            hidden_BLD = hidden_BLD + self.positions.weight[: ids_BL.shape[1]]
+            hidden_BLD = hidden_BLD + (
+                self.positions.weight[: ids_BL.shape[1]] if segments_BL is None else self.positions(places(segments_BL))
+            )
         return self.dropout(self.norm(hidden_BLD))
 
 
@@ -89,14 +91,14 @@ class SelfAttention(nn.Module):
         self.gate = Gate(config.hidden_size // config.num_attention_heads, self.heads) if gated else None
         self.dropout = config.dropout
 
-    def forward(self, hidden_BLD: Tensor, bias_HLL: Tensor | None, padding_B11L: Tensor | None) -> Tensor:
+    def forward(self, hidden_BLD: Tensor, bias_HLL: Tensor | None, hidden_from_B1LL: Tensor | None) -> Tensor:
         query, key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(hidden_BLD).chunk(3, dim=-1)
         )
-        mask = padding_B11L
+        mask = hidden_from_B1LL
         if bias_HLL is not None:
             bias = bias_HLL if self.gate is None else self.gate(query)[..., None] * bias_HLL
-            mask = (bias if padding_B11L is None else bias + padding_B11L).to(query.dtype)
+            mask = (bias if hidden_from_B1LL is None else bias + hidden_from_B1LL).to(query.dtype)
             mask = mask.expand(query.shape[0], -1, -1, -1)
         dropout = self.dropout if self.training else 0.0
         mixed_BHLK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
@@ -117,11 +119,11 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
-    def forward(self, hidden: Tensor, bias_HLL: Tensor | None, padding_B11L: Tensor | None) -> Tensor:
+    def forward(self, hidden: Tensor, bias_HLL: Tensor | None, hidden_from_B1LL: Tensor | None) -> Tensor:
         if self.pre_norm:
-            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias_HLL, padding_B11L))
+            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias_HLL, hidden_from_B1LL))
             return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
-        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, bias_HLL, padding_B11L)))
+        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, bias_HLL, hidden_from_B1LL)))
         return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
 
 
@@ -158,20 +160,21 @@ class CrosslingModel(PreTrainedModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        segments: Tensor | None = None,  # packed rows: which sequence a token belongs to; sequences do not meet
         output_hidden_states: bool = False,
         layers: int | None = None,  # stop after this many blocks; what lies above is not computed
         **_: Any,
     ) -> BaseModelOutput:
-        hidden_BLD = self.embeddings(input_ids)
+        hidden_BLD = self.embeddings(input_ids, segments)
         bias_HLL = self.relative(input_ids.shape[1]) if self.relative is not None else None
-        padding_B11L = None
-        if attention_mask is not None:
-            padding_B11L = torch.zeros(attention_mask.shape, dtype=hidden_BLD.dtype, device=hidden_BLD.device)
-            padding_B11L = padding_B11L.masked_fill(~attention_mask.bool(), torch.finfo(torch.bfloat16).min / 2)
-            padding_B11L = padding_B11L[:, None, None, :]
+        hidden_from_B1LL = None
+        if segments is not None:
+            hidden_from_B1LL = _hidden(segments[:, None, :, None] != segments[:, None, None, :], hidden_BLD.dtype)
+        elif attention_mask is not None:
+            hidden_from_B1LL = _hidden(~attention_mask.bool()[:, None, None, :], hidden_BLD.dtype)
         states = [hidden_BLD]
         for block in self.blocks[:layers]:
-            hidden_BLD = block(hidden_BLD, bias_HLL, padding_B11L)
+            hidden_BLD = block(hidden_BLD, bias_HLL, hidden_from_B1LL)
             states.append(hidden_BLD)
         if self.final_norm is not None and len(states) > len(self.blocks):
             hidden_BLD = self.final_norm(hidden_BLD)
@@ -179,6 +182,19 @@ class CrosslingModel(PreTrainedModel):
         return BaseModelOutput(
             last_hidden_state=hidden_BLD, hidden_states=tuple(states) if output_hidden_states else None
         )
+
+
+def places(segments_BL: Tensor) -> Tensor:
+    """The place of each token in its own sequence."""
+    place_L = torch.arange(segments_BL.shape[1], device=segments_BL.device)
+    begins_BL = F.pad(segments_BL[:, 1:] != segments_BL[:, :-1], (1, 0), value=True)
+    return place_L - torch.where(begins_BL, place_L, 0).cummax(1).values
+
+
+def _hidden(unseen: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to the scores of keys that a query must not see."""
+    zeros = torch.zeros(unseen.shape, dtype=dtype, device=unseen.device)
+    return zeros.masked_fill(unseen, torch.finfo(torch.bfloat16).min / 2)
 
 
 class LMHead(nn.Module):

@@ -21,9 +21,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crossling.data.batches import Batch, Corrupted, Example
+from crossling.data.batches import Corrupted, Examples
+from crossling.data.noise import Noise
+from crossling.data.packing import Batch, Sequences
 from crossling.model.transformer import CrosslingModel, LMHead, RTDHead
-from crossling.objectives.mlm import corrupted
+from crossling.objectives.mlm import masked
 from crossling.objectives.objective import Network, smaller, valid
 
 
@@ -32,7 +34,6 @@ class MRTD:
     stream: ClassVar[Literal["text", "pairs"]] = "text"
     generator_term: ClassVar[str] = "mlm"
     term: ClassVar[str] = "mrtd"
-    inputs: ClassVar[tuple[str, ...]] = ("ids",)
     whole: ClassVar[bool] = False
 
     rate: float = 0.15  # |M| / |x|; every masked position becomes <mask>
@@ -59,26 +60,26 @@ class MRTD:
             "rtd_head": lambda: RTDHead(encoder.config),
         }
 
-    def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
-        return with_noise(corrupted(example.alone(), rng, mask, self.rate), rng)
+    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
+        return Corrupted({"ids": with_noise(masked(examples.alone(), noise, mask, self.rate), noise)})
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        masked, tokens = int(batch["masked"].sum()), int(valid(batch["targets"]).sum())
+        chosen, tokens = int(batch["masked"].sum()), int(valid(batch["targets"]).sum())
         return {
-            self.generator_term: masked,
-            f"{self.generator_term}_accuracy": masked,
+            self.generator_term: chosen,
+            f"{self.generator_term}_accuracy": chosen,
             self.term: tokens,
             f"{self.term}_replaced": tokens,
             f"{self.term}_accuracy": tokens,
         }
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
-        masked, targets_BL = batch["masked"], batch["targets"]
+        masked_BL, targets_BL = batch["masked"], batch["targets"]
         logits_MV, corrupt_BL, scores_BL = self.detect(net, batch)
         present, replaced_BL = valid(targets_BL), corrupt_BL != targets_BL
         return {
-            self.generator_term: F.cross_entropy(logits_MV, targets_BL[masked], reduction="sum"),
-            f"{self.generator_term}_accuracy": (logits_MV.argmax(-1) == targets_BL[masked]).sum(),
+            self.generator_term: F.cross_entropy(logits_MV, targets_BL[masked_BL], reduction="sum"),
+            f"{self.generator_term}_accuracy": (logits_MV.argmax(-1) == targets_BL[masked_BL]).sum(),
             self.term: F.binary_cross_entropy_with_logits(
                 scores_BL[present], replaced_BL[present].float(), reduction="sum"
             ),
@@ -88,19 +89,23 @@ class MRTD:
 
     def detect(self, net: Network, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The generator's logits at M, the text with its samples in it, and how replaced each token of that looks."""
-        masked, present = batch["masked"], valid(batch["targets"])
-        hidden_BLD = net.parts["generator"](batch["ids"], present).last_hidden_state
+        masked_BL, segments = batch["masked"], batch["ids_segments"]
+        hidden_BLD = net.parts["generator"](batch["ids"], segments=segments).last_hidden_state
         table_VD = net.encoder.embeddings.tokens.weight
-        logits_MV = net.parts["generator_head"](hidden_BLD[masked], table_VD).float()
-        corrupt_BL = batch["targets"].masked_scatter(masked, sample(logits_MV.detach(), batch["noise"][masked]))
-        scores_BL = net.parts["rtd_head"](net.encoder(corrupt_BL, present).last_hidden_state).float()
+        logits_MV = net.parts["generator_head"](hidden_BLD[masked_BL], table_VD).float()
+        corrupt_BL = batch["targets"].masked_scatter(masked_BL, sample(logits_MV.detach(), batch["noise"][masked_BL]))
+        scores_BL = net.parts["rtd_head"](net.encoder(corrupt_BL, segments=segments).last_hidden_state).float()
         return logits_MV, corrupt_BL, scores_BL
 
 
-def with_noise(example: Corrupted, rng: np.random.Generator) -> Corrupted:
+def with_noise(sequences: Sequences, noise: Noise) -> Sequences:
     """One uniform number per position decides what the generator's softmax draws there: drawn on the host, so that
     it is a function of the example's place in the global batch and nothing else."""
-    return {**example, "noise": rng.random(len(example["ids"]), dtype=np.float32)}
+    drawn_P = noise.tokens("sample", sequences.numbers, sequences.places).astype(np.float32)
+    # A number just below 1 may round up to it.
+    return Sequences(
+        sequences.lengths_N, {**sequences.tokens, "noise": np.minimum(drawn_P, 1 - 2**-24, dtype=np.float32)}
+    )
 
 
 @torch.no_grad()

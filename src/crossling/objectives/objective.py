@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
-import numpy as np
 from torch import Tensor, nn
 
-from crossling.data.batches import Batch, Corrupted, Example
+from crossling.data.batches import Corrupted, Examples
+from crossling.data.noise import Noise
+from crossling.data.packing import Batch
 from crossling.model.transformer import CrosslingConfig, CrosslingModel
 from crossling.vocabulary.vocabulary import PAD
 
@@ -28,8 +29,6 @@ class Objective(Protocol):
     @property
     def stream(self) -> Literal["text", "pairs"]: ...
     @property
-    def inputs(self) -> tuple[str, ...]: ...
-    @property
     def length(self) -> int: ...
     @property
     def whole(self) -> bool: ...
@@ -47,8 +46,8 @@ class Objective(Protocol):
         """What builds each part it needs besides the encoder; a part that two objectives name is built once."""
         ...
 
-    def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
-        """On the host, so that every count is known before the forward pass."""
+    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
+        """On the host, so that every count is known before the forward pass; all randomness comes from `noise`."""
         ...
 
     def counts(self, batch: Batch) -> dict[str, int]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from crossling.data.batches import Corrupted, Example
-from crossling.objectives.mlm import MLM, corrupted
+from crossling.data.batches import Corrupted, Examples
+from crossling.data.noise import Noise
+from crossling.objectives.mlm import MLM, masked
 
 
 @dataclass(frozen=True)
@@ -19,5 +18,5 @@ class TLM(MLM):
     stream: ClassVar[Literal["text", "pairs"]] = "pairs"
     term: ClassVar[str] = "tlm"
 
-    def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
-        return corrupted(example.joined(), rng, mask, self.rate, self.keep, self.random)
+    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
+        return Corrupted({"ids": masked(examples.joined(), noise, mask, self.rate, self.keep, self.random)})

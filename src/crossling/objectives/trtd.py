@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from crossling.data.batches import Corrupted, Example
-from crossling.objectives.mlm import corrupted
+from crossling.data.batches import Corrupted, Examples
+from crossling.data.noise import Noise
+from crossling.objectives.mlm import masked
 from crossling.objectives.mrtd import MRTD, with_noise
 
 
@@ -23,5 +22,5 @@ class TRTD(MRTD):
     generator_term: ClassVar[str] = "tlm"
     term: ClassVar[str] = "trtd"
 
-    def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
-        return with_noise(corrupted(example.joined(), rng, mask, self.rate), rng)
+    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
+        return Corrupted({"ids": with_noise(masked(examples.joined(), noise, mask, self.rate), noise)})

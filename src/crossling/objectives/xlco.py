@@ -8,7 +8,7 @@ the other pairs of the batch (`queue = 0`). A row of a multi-way set never meets
 At `temperature = 1`, not normalised and not symmetric this is Eq. 6 to the letter. Both sides are masked, as in the
 authors' code and not in the paper; here every chosen token becomes <mask>, theirs keeps or exchanges some.
 """
-# N pairs, L positions, D width
+# N pairs, R rows of W tokens, P tokens in all, D width
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crossling.data.batches import Batch, Corrupted, Example
+from crossling.data.batches import Corrupted, Examples
+from crossling.data.noise import Noise
+from crossling.data.packing import Batch, Sequences
 from crossling.model.transformer import CrosslingModel, initialise
-from crossling.objectives.mlm import corrupted
-from crossling.objectives.objective import Network, valid
-from crossling.vocabulary.vocabulary import BOS
+from crossling.objectives.mlm import masked
+from crossling.objectives.objective import Network
 
 
 @dataclass(frozen=True)
 class XLCo:
     stream: ClassVar[Literal["text", "pairs"]] = "pairs"
-    inputs: ClassVar[tuple[str, ...]] = ("query", "key")
     whole: ClassVar[bool] = True  # the pairs of a step are each other's negatives
 
     pairs: int = 256  # of one step
@@ -60,18 +59,20 @@ class XLCo:
 
         return {"projection": projection}
 
-    def corrupt(self, example: Example, rng: np.random.Generator, mask: int) -> Corrupted:
-        assert example.other is not None
-        sides = (np.concatenate([[BOS], side]) for side in (example.ids, example.other))
-        query, key = (corrupted(ids, rng, mask, self.rate)["ids"] if self.rate else ids for ids in sides)
-        return {"query": query, "key": key, "row": np.asarray(example.row)}
+    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
+        assert examples.row_N is not None
+        inputs = {}
+        for name, side in {"query": examples.alone(), "key": examples.translations()}.items():
+            hidden = masked(side, noise, mask, self.rate, purpose=name) if self.rate else side
+            inputs[name] = Sequences(hidden.lengths_N, {name: hidden.tokens["ids"]})
+        return Corrupted(inputs, {"row": examples.row_N})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         pairs = len(batch["row"])
         return {"xlco": pairs, "xlco_accuracy": pairs}
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
-        query_ND, key_ND = (self.represent(net, batch[side]).float() for side in ("query", "key"))
+        query_ND, key_ND = (self.represent(net, batch, side).float() for side in ("query", "key"))
         with torch.autocast(query_ND.device.type, enabled=False):  # cosines / 0.05 need more than bfloat16's digits
             scores_NN = query_ND @ key_ND.T / self.temperature
         same_row_NN = batch["row"][:, None] == batch["row"][None, :]
@@ -84,13 +85,17 @@ class XLCo:
             loss = (loss + F.cross_entropy(scores_NN.T, target_N, reduction="sum")) / 2
         return {"xlco": loss, "xlco_accuracy": (scores_NN.argmax(-1) == target_N).sum()}
 
-    def represent(self, net: Network, ids_NL: Tensor) -> Tensor:
-        present_NL = valid(ids_NL)
+    def represent(self, net: Network, batch: Batch, side: str) -> Tensor:
+        """g of every sequence of one side, in the order of the pairs."""
+        segments_RW, starts_N = batch[f"{side}_segments"], batch[f"{side}_starts"]
         layer = net.encoder.config.universal_layer if self.layer is None else self.layer
-        hidden_NLD = net.encoder(ids_NL, present_NL, layers=layer).last_hidden_state
+        hidden_RWD = net.encoder(batch[side], segments=segments_RW, layers=layer).last_hidden_state
         if self.pooling == "cls":
-            pooled_ND = hidden_NLD[:, 0]
+            pooled_ND = hidden_RWD.flatten(0, 1)[starts_N]
         else:
-            pooled_ND = (hidden_NLD * present_NL[..., None]).sum(1) / present_NL.sum(1, keepdim=True)
+            number_P = segments_RW.flatten()
+            length_N = torch.bincount(number_P, minlength=len(starts_N) + 1)[1:]
+            sum_ND = hidden_RWD.new_zeros(len(starts_N) + 1, hidden_RWD.shape[-1])
+            pooled_ND = sum_ND.index_add(0, number_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
         vector_ND = net.parts["projection"](pooled_ND)
         return F.normalize(vector_ND, dim=-1) if self.normalise else vector_ND

@@ -1,0 +1,75 @@
+"""The plan of a run on a terminal: the largest rows of each table; all of them are in the JSON and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from crossling.evaluate.charts import compact
+from crossling.inspect.draws import Drawn, spelled
+from crossling.inspect.plan import Plan
+
+ROWS = 12
+
+
+def tables(plan: Plan) -> Iterator[Table]:
+    yield _run(plan)
+    drawn = {rule: each for rule, each in plan.rules.items() if isinstance(each, Drawn)}
+    if plan.text is not None:
+        yield _groups("language", "tokens", {"": plan.text})
+    if drawn:
+        yield _rules(plan)
+        yield _groups("pair", "there are", drawn)
+
+
+def _run(plan: Plan) -> Table:
+    recipe = plan.recipe
+    table = Table("", "", title=f"{recipe.name}: {recipe.steps:,} steps", show_header=False)
+    parts = ", ".join(f"{name} {compact(size)}" for name, size in plan.parameters.items())
+    table.add_row("parameters", f"{sum(plan.parameters.values()):,} ({parts})")
+    for name, load in plan.loads.items():
+        table.add_row(name, f"{load.examples:,} examples of {load.length:.0f} tokens a step")
+    tokens = plan.tokens_per_step * recipe.steps
+    table.add_row("tokens", f"{compact(plan.tokens_per_step)} a step, {compact(tokens)} in all")
+    for kind, flops in plan.flops_per_token.items():
+        table.add_row(f"FLOPs ({kind})", f"{flops / 1e6:,.0f} M a token, {flops * tokens:.2e} in all")
+    sampling = recipe.sampling
+    pivot = f", only with {sampling.pivot}" if sampling.pivot else ""
+    table.add_row(
+        "sampling", f"text^{sampling.text_alpha:g}; pairs by {sampling.pair_rule}, {sampling.pair_alpha:g}{pivot}"
+    )
+    return table
+
+
+def _rules(plan: Plan) -> Table:
+    chosen = plan.recipe.sampling.pair_rule
+    table = Table("rule", "never drawn", "as varied as", "most repeated", title="rules for pairs")
+    for rule, each in plan.rules.items():
+        name = f"[bold]{rule}[/]" if rule.split()[0] == chosen else rule
+        if isinstance(each, str):
+            table.add_row(name, "cannot be had", "", "")
+            continue
+        most = f"{spelled(each.most_repeated)}, {each.epochs[each.most_repeated]:,.2f} times"
+        table.add_row(name, f"{each.never:.1%}", f"{each.effective:,.0f} of {len(each.rates):,} pairs", most)
+    for reason in {each: None for each in plan.rules.values() if isinstance(each, str)}:
+        table.caption = reason
+    return table
+
+
+def _groups(kind: str, count: str, drawn: Mapping[str, Drawn[Any]]) -> Table:
+    """Rate, and times over in the whole run, of the largest groups under each rule."""
+    table = Table(kind, title="text" if kind == "language" else "pairs")
+    table.add_column(count, justify="right")
+    for rule in drawn:
+        table.add_column(f"{rule} %".strip(), justify="right")
+        table.add_column("times", justify="right")
+    counts = next(iter(drawn.values())).counts
+    largest = sorted(counts, key=lambda key: -counts[key])
+    for key in largest[:ROWS]:
+        cells = [c for each in drawn.values() for c in (f"{each.rates[key]:.3%}"[:-1], f"{each.epochs[key]:,.2f}")]
+        table.add_row(spelled(key), f"{counts[key]:,}", *cells)
+    if len(largest) > ROWS:
+        table.caption = f"and {len(largest) - ROWS:,} smaller ones (--json, or -o page.html)"
+    return table

@@ -1,0 +1,54 @@
+"""Rows hold every sequence once, unbroken, and little else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossling.data.packing import Sequences, fit, pack
+from crossling.vocabulary.vocabulary import PAD
+
+
+@given(st.lists(st.integers(1, 32), max_size=80))
+def test_every_sequence_is_in_one_row_that_holds_it(lengths: list[int]) -> None:
+    rows = fit(lengths, 32)
+    assert sorted(index for row in rows for index in row) == list(range(len(lengths)))
+    assert all(sum(lengths[index] for index in row) <= 32 for row in rows)
+    # At most one row is half empty or more: two such rows would have been one.
+    assert sum(sum(lengths[index] for index in row) <= 16 for row in rows) <= 1
+
+
+def test_too_long_is_an_error() -> None:
+    with pytest.raises(ValueError, match="33 tokens does not fit into rows of 32"):
+        fit([5, 33], 32)
+
+
+@given(st.lists(st.integers(1, 16), min_size=1, max_size=40))
+def test_what_is_packed_can_be_taken_out_again(lengths: list[int]) -> None:
+    ids = np.concatenate([np.arange(1000 * i + 10, 1000 * i + 10 + length) for i, length in enumerate(lengths)])
+    tokens = {"ids": ids, "noise": (ids / 8).astype(np.float32), "masked": ids % 2 == 0}
+    sequences = Sequences(np.array(lengths), tokens)
+    batch = pack(sequences, 16, "ids")
+    flat = {name: batch[name].flatten() for name in (*tokens, "ids_segments")}
+    for number, (start, length) in enumerate(zip(batch["ids_starts"].tolist(), lengths, strict=True)):
+        place = slice(start, start + length)
+        assert start // 16 == (place.stop - 1) // 16  # in one row
+        assert flat["ids_segments"][place].tolist() == [number + 1] * length
+        for name, values in tokens.items():
+            assert flat[name][place].tolist() == values[sequences.numbers == number].tolist()
+    padding = flat["ids_segments"] == 0
+    assert int(padding.sum()) == len(padding) - sum(lengths)
+    assert torch.all(flat["ids"][padding] == PAD)
+    assert not flat["masked"][padding].any()
+    assert not flat["noise"][padding].any()
+    assert [batch[name].dtype for name in tokens] == [torch.int64, torch.float32, torch.bool]
+
+
+@pytest.mark.parametrize(("pairs", "most"), [(17_000, 0.005), (2_000, 0.01), (300, 0.02)])
+def test_little_is_padding(pairs: int, most: float) -> None:
+    """Lengths as of real pairs: log-normal, 57 tokens on average."""
+    lengths = np.clip(np.random.default_rng(0).lognormal(3.9, 0.6, pairs), 4, 512).astype(int).tolist()
+    assert 1 - sum(lengths) / (512 * len(fit(lengths, 512))) < most

@@ -1,0 +1,77 @@
+"""Rates of languages and of corpora in language pairs, from what the shards count."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crossling.data.rates import pair_counts, rates
+from crossling.sampling import Sampling, m2m, tempered, xy_lent
+
+BITEXTS = [
+    ("opus.de-en", ("de", "en"), 600),
+    ("bible", ("en", "de"), 200),
+    ("bible", ("en", "sw"), 40),
+    ("bible", ("ta", "en"), 60),
+    ("bible", ("de", "sw"), 10),
+    ("bible", ("de", "ta"), 20),
+    ("news.sw-ta", ("sw", "ta"), 2),
+    ("news.fr-ta", ("fr", "ta"), 0),
+]
+
+
+def shards(text: dict[str, int] | None = None, bitexts: list[Any] | None = None) -> Any:
+    found = [
+        SimpleNamespace(corpus=c, languages=two, pairs=n) for c, two, n in (BITEXTS if bitexts is None else bitexts)
+    ]
+    return SimpleNamespace(
+        manifest={"text": {language: {"tokens": n} for language, n in (text or {}).items()}}, bitexts=found
+    )
+
+
+COUNTS = {("de", "en"): 800, ("en", "sw"): 40, ("en", "ta"): 60, ("de", "sw"): 10, ("de", "ta"): 20, ("sw", "ta"): 2}
+
+
+def test_text_follows_its_tokens() -> None:
+    found = rates(shards({"en": 1000, "sw": 10, "ta": 0}), "text", Sampling(text_alpha=0.5))
+    assert found == tempered({"en": 1000, "sw": 10, "ta": 0}, 0.5)
+    assert found["ta"] == 0
+
+
+def test_corpora_of_a_pair_are_counted_together_in_either_order() -> None:
+    assert pair_counts(shards()) == {**COUNTS, ("fr", "ta"): 0}
+    assert pair_counts(shards(), "sw") == {pair: n for pair, n in COUNTS.items() if "sw" in pair}
+
+
+@pytest.mark.parametrize("rule", ["alpha", "m2m", "xy_lent"])
+def test_pairs_follow_the_rule_and_their_corpora_the_size(rule: Any) -> None:
+    sampling = Sampling(pair_rule=rule, pair_alpha=0.2)
+    expected = {"alpha": tempered(COUNTS, 0.2), "m2m": m2m(COUNTS, 5), "xy_lent": xy_lent(COUNTS, 5)}[rule]
+    found = rates(shards(), "pairs", sampling)
+    assert found == pytest.approx(
+        {
+            "opus.de-en de-en": expected["de", "en"] * 0.75,
+            "bible en-de": expected["de", "en"] * 0.25,
+            "bible en-sw": expected["en", "sw"],
+            "bible ta-en": expected["en", "ta"],
+            "bible de-sw": expected["de", "sw"],
+            "bible de-ta": expected["de", "ta"],
+            "news.sw-ta sw-ta": expected["sw", "ta"],
+        }
+    )
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_a_pivot_leaves_only_its_pairs() -> None:
+    found = rates(shards(), "pairs", Sampling(pivot="sw"))
+    assert {*found} == {"bible en-sw", "bible de-sw", "news.sw-ta sw-ta"}
+    assert sum(found.values()) == pytest.approx(1)
+    assert rates(shards(), "pairs", Sampling(pivot="yo")) == {}
+
+
+def test_nothing_gives_nothing() -> None:
+    assert rates(shards(), "text", Sampling()) == {}
+    assert rates(shards(bitexts=[]), "pairs", Sampling()) == {}
+    assert rates(shards(bitexts=[("c", ("a", "b"), 0)]), "pairs", Sampling()) == {}
