@@ -789,9 +789,9 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_kept(source: Path, words: P
 def test_memory_stays_flat(words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
     monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
     monkeypatch.setattr(module, "MOST_SLICES", 3)
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 64)
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", 100)
     monkeypatch.setattr(Vocabulary, "encode", lambda _, lines: [[7] * (len(line) // 2) for line in lines])
-    long = "ba de " * 200  # so that the files are larger than any buffer
+    long = "ba de " * 600  # so that a block is larger than the buffers of files
 
     def peak(name: str, rows: int) -> int:
         files = {
@@ -809,7 +809,7 @@ def test_memory_stays_flat(words: Path, tmp_path: Path, monkeypatch: pytest.Monk
         return highest
 
     peak("first", 10)  # what is set up once
-    assert peak("long", 3000) < 1.3 * peak("short", 300)
+    assert peak("long", 1500) < 1.3 * peak("short", 150)
 
 
 # ---- what is never written over ----------------------------------------------------------------------------
