@@ -55,11 +55,12 @@ def test_the_commands_run(shards: Shards, tmp_path: Path) -> None:
     demo_recipe(shards, tmp_path)
     [listed] = [block for block in blocks("") if "crossling babel" in block]
     lines = shortened(listed).splitlines()
-    assert len(lines) == 8
+    assert len(lines) == 11
     for line in lines:
         command = re.sub("^crossling", f"{sys.executable} -m crossling", line)
         run(["bash", "-c", command], tmp_path)
     assert len((tmp_path / "pairs.txt").read_text(encoding="utf-8").splitlines()) == 3
+    assert "xy_lent" in (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert "run" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 

@@ -269,7 +269,7 @@ def encode(
     names = tuple(priority.split(",")) if priority else ()
     shards = encode_share(Corpora(corpora, names), vocab, out, share, workers, append)
     if shards is None:
-        print(f"{out}: share {task} is done; the last one writes the manifest")
+        print(f"{out}: share {task} is done; the last one writes the manifest, or the same command without --task")
         return
     manifest = shards.manifest
     if json_:

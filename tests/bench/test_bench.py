@@ -18,6 +18,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(data, name, value)
 
 
+@pytest.mark.skipif(not importlib.util.find_spec("datasets"), reason="the peer is not installed")
 @pytest.mark.usefixtures("quick")
 def test_the_data_path_beside_datasets(corpora_folder: Path) -> None:
     rows = {row.name: row for row in bench(["data"], corpora_folder)}

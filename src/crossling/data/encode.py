@@ -38,6 +38,7 @@ SLICE_BYTES = 256 << 20  # of source files, as they lie on disk
 MOST_SLICES = 32  # beyond it, reading everything in every slice would cost more than encoding
 ROWS_AT_ONCE = 4096  # a block: encoded together, and never split between slices
 NO_TOKENS = "no tokens"
+LEFT_OUT = "left-out.json"  # pairs of a multi-way set that another collection has, by the priority asked for
 KINDS = ("text", "pairs", "multi")
 
 
@@ -336,18 +337,24 @@ def _write_manifest(out: Path, vocabulary: Vocabulary, places: Sequence[str], co
             manifest[kind].setdefault(name, {"languages": {}})["languages"][language[0]] = entry
         else:
             manifest[kind][name] = entry
-    left_out = {multi.name: multi.pairs_left_out for multi in corpora.multi}
+    for given in corpora.multi:  # kept beside the set, for when something is appended without it
+        if given.pairs_left_out:
+            write_json(out / "multi" / given.name / LEFT_OUT, sorted(given.pairs_left_out))
+        else:
+            (out / "multi" / given.name / LEFT_OUT).unlink(missing_ok=True)
     for name, multi in manifest["multi"].items():
         rows = {language: entry["rows"] for language, entry in multi["languages"].items()}
         if len(set(rows.values())) > 1:
             listed = ", ".join(f"{language} has {n}" for language, n in rows.items())
             raise BadInput(f"multi/{name}: translations need the same number of lines, but {listed}: align them again")
         sides = {language: Sentences.open(out / "multi" / name / language) for language in rows}
+        file = out / "multi" / name / LEFT_OUT
+        left_out = {tuple(pair) for pair in json.loads(file.read_text(encoding="utf-8"))} if file.is_file() else set()
         multi["rows"] = next(iter(rows.values()))
         multi["pairs"] = [
             [a, b, shared]
             for a, b in combinations(sides, 2)
-            if (a, b) not in left_out.get(name, ()) and (shared := _count(sides[a], sides[b]))
+            if (a, b) not in left_out and (shared := _count(sides[a], sides[b]))
         ]
     manifest["fingerprint"] = xxhash.xxh3_128_hexdigest(json.dumps(manifest, sort_keys=True).encode())
     write_json(out / "manifest.json", manifest)
@@ -378,6 +385,7 @@ def _check_place(out: Path, units: Sequence[Unit], vocabulary: Vocabulary, appen
     there += [
         place for name in (out / "multi").glob("[!.]*") for place in (name.glob("[!.]*") if name.is_dir() else [name])
     ]
+    there = [place for place in there if place.name != LEFT_OUT]
     foreign = [place for place in there if not (place / "entry.json").is_file()]
     if foreign:
         raise BadInput(f"{out}: {min(foreign)} is no part of any shards; give another -o folder")
