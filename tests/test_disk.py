@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,19 @@ def test_what_json_cannot_hold_leaves_the_old_file(tmp_path: Path) -> None:
         write_json(path, {"step": object()})
     assert json.loads(path.read_text()) == {"step": 1}
     assert names(tmp_path) == ["x.json"]
+
+
+def test_many_may_write_one_folder(tmp_path: Path) -> None:
+    """Whoever comes last stays, whole, and nobody fails."""
+
+    def write(number: int) -> None:
+        for turn in range(15):
+            with new_folder(tmp_path / "folder") as temporary:
+                for name in "ab":
+                    (temporary / name).write_text(f"{number} {turn}")
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(write, number) for number in range(4)]:
+            done.result()
+    assert names(tmp_path) == ["folder"]
+    assert (tmp_path / "folder" / "a").read_text() == (tmp_path / "folder" / "b").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -39,19 +40,37 @@ def new_folder(path: Path) -> Iterator[Path]:
             if file.is_file():
                 _flush(file)
         temporary.chmod(0o755)
-        if path.exists():  # a folder cannot be renamed onto a full one: move the old one aside first
-            aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            path.replace(aside)
-            try:
-                temporary.replace(path)
-            except OSError:
-                aside.replace(path)
-                raise
-            shutil.rmtree(aside)
-        else:
-            temporary.replace(path)
+        _put(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put(folder: Path, path: Path) -> None:
+    """A folder cannot be renamed onto a full one, so an old one moves aside first. Others may do the same with the same
+    path at the same moment: whoever comes last stays."""
+    while True:
+        try:
+            folder.replace(path)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            path.replace(aside)
+        except FileNotFoundError:  # moved by another
+            aside.rmdir()
+            continue
+        try:
+            folder.replace(path)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # put there by another
+                shutil.rmtree(aside, ignore_errors=True)
+                continue
+            aside.replace(path)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+        return
 
 
 def write_json(path: Path, value: Any) -> None:

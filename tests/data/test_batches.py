@@ -299,6 +299,29 @@ def test_languages_are_drawn_at_their_rates(alpha: float, parts: tuple[int, ...]
     assert [drawn[name] for name in shards.text] == pytest.approx(expected, abs=15)
 
 
+def test_rates_of_text_are_of_tokens_whatever_the_documents() -> None:
+    """At exponent 1 every language is seen equally often, also where blocks are short for want of longer documents."""
+    shards = shards_of({"en": [[15] * 400], "sw": [[4]] * 1500})
+    batches = batches_of(shards, Reader(length=31, number=200), Sampling(text_alpha=1.0))
+    first = {name: int(sentences.tokens[0]) for name, sentences in shards.text.items()}
+    seen = Counter(
+        max((name for name in first if first[name] <= token), key=lambda name: first[name])
+        for step in range(10)
+        for ids in sequences(batches[step])
+        for token in ids
+        if token not in (BOS, EOS)
+    )
+    assert seen["en"] / seen["sw"] == pytest.approx((14 * 400) / (3 * 1500), rel=0.05)
+
+
+@pytest.mark.parametrize(("number", "length"), [(1 << 21, 16), (8, 1 << 17)])
+def test_more_than_can_be_drawn_is_one_sentence(number: int, length: int) -> None:
+    with pytest.raises(
+        BadInput, match=r"^task asks for .* sequences of up to .* set task.tokens or task.length lower$"
+    ):
+        batches_of(shards_of({"en": [4] * 5}), Reader(length=length, number=number))
+
+
 def test_corpora_of_a_language_pair_are_drawn_by_their_size() -> None:
     corpora = [
         bitext(0, "en-sw", [3] * 60, [3] * 60),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.data import draws as module
-from crossling.data.draws import CIRCLE, GOLDEN, Draws, below, floor_sum, permuted
+from crossling.data.draws import CIRCLE, STRIDES, Draws, below, floor_sum, permuted
 
 
 @given(n=st.integers(0, 200), m=st.integers(1, 60), a=st.integers(0, 100), b=st.integers(0, 100))
@@ -26,9 +26,9 @@ def test_points_below_are_counted(n: int, m: int, a: int, b: int, data: st.DataO
 
 def test_points_below_are_counted_far_out() -> None:
     """Counts of neighbouring lengths differ by what the point between them says."""
-    n, c = 10**12, CIRCLE // 3
-    point = (GOLDEN * n + 12345) % CIRCLE
-    assert below(n + 1, GOLDEN, 12345, CIRCLE, c) - below(n, GOLDEN, 12345, CIRCLE, c) == (point < c)
+    n, c, stride = 10**12, CIRCLE // 3, STRIDES[0]
+    point = (stride * n + 12345) % CIRCLE
+    assert below(n + 1, stride, 12345, CIRCLE, c) - below(n, stride, 12345, CIRCLE, c) == (point < c)
 
 
 @given(size=st.integers(1, 3000), key=st.integers(0, CIRCLE - 1))
@@ -92,6 +92,29 @@ def test_any_step_can_come_first(replayed: int, monkeypatch: pytest.MonkeyPatch)
     for step in [39, 0, 17, 18, 3, 39]:
         for found, right in zip(jumping[step], expected[step], strict=True):
             assert found.tolist() == right.tolist()
+
+
+def test_an_epoch_of_one_group_is_not_another_of_its_neighbour() -> None:
+    draws = Draws([1.0, 1.0], [50, 50], 100, [1])
+    orders: dict[int, list[tuple[int, ...]]] = {0: [], 1: []}
+    for step in range(4):
+        groups, examples = draws[step]
+        for group in orders:
+            orders[group].append(tuple(examples[groups == group][:20].tolist()))
+    assert not set(orders[0]) & set(orders[1])
+
+
+def test_streams_draw_groups_apart() -> None:
+    """Two streams with the same rates: every group of one meets every group of the other, as often as by chance."""
+    one, other = (Draws([1.0] * 4, [9] * 4, 1600, [1], stream) for stream in (0, 1))
+    table = np.zeros((4, 4))
+    np.add.at(table, (one[0][0], other[0][0]), 1)
+    assert table.min() > 60
+    assert table.max() < 140
+
+
+def test_a_rate_that_hardly_exists_is_no_error() -> None:
+    assert set(Draws([1.0, 1e-18], [3, 3], 100, [1])[0][0].tolist()) == {0}
 
 
 def test_seeds_and_epochs_have_orders_of_their_own() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Sequence
 from itertools import combinations, permutations
@@ -424,9 +426,18 @@ def test_any_corpora_in_any_slices_and_shares_give_the_same_bytes(
 def test_a_share_waits_for_the_one_that_puts_the_slices_together(source: Path, words: Path, tmp_path: Path) -> None:
     out = tmp_path / "shards"
     put(out, {".joining": b""})
-    assert encode_share(Corpora(source), words, out, Share(1, 1)) is None
-    assert not (out / "manifest.json").exists()
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(out / ".joining")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        assert encode_share(Corpora(source), words, out, Share(1, 1)) is None
+        assert not (out / "manifest.json").exists()
+        other.kill()
+    # A share that was killed holds nothing up, though its lock file is still there.
     assert (out / ".joining").exists()
+    assert encode_share(Corpora(source), words, out, Share(1, 1)) is not None
+    assert not (out / ".joining").exists()
 
 
 @pytest.mark.usefixtures("sliced")

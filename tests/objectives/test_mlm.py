@@ -78,6 +78,12 @@ def test_four_fifths_are_masked_a_tenth_stays_a_tenth_is_random() -> None:
     assert strangers.max() < 1000
 
 
+def test_every_piece_can_be_the_random_one() -> None:
+    ids = np.append(np.full(5000, 5), 2)
+    out = masked(Sequences(np.array([5001]), {"ids": ids}), Noise([1], 0, 1), 9, rate=1.0, keep=0.0, random=1.0)
+    assert set(out.tokens["ids"][:-1].tolist()) == {4, 5, 6, 7, 8}
+
+
 @given(
     st.lists(st.lists(st.integers(3, 98), max_size=40), min_size=1, max_size=5),
     st.integers(0, 2**32),

@@ -131,3 +131,28 @@ def test_adding_changes_nothing_that_was_there() -> None:
     before = GroupLosses().after({"g": 1.0})
     before.after({"g": 9.0})
     assert before == GroupLosses().after({"g": 1.0})
+
+
+def test_no_group_falls_below_the_least_of_all() -> None:
+    """b is easy and would be drawn less than a, which is drawn least of all; that is where it stops."""
+    p = {"a": 0.2, "b": 0.21, "c": 0.59}
+    found = best_response(p, {"a": 1.0, "b": 0.0, "c": 1.0}, 0.03, floor=0.0)
+    free = 0.21 * (1 + math.sqrt(0.06) * (0 - 0.79) / math.sqrt(0.79 * 0.21))
+    assert free < 0.2
+    assert found["b"] / sum(found.values()) > free
+    assert found["b"] == pytest.approx(0.2 / (1 + 0.2 - free), rel=1e-3)
+
+
+def test_a_loss_that_is_no_number_is_no_loss() -> None:
+    found = best_response(P, LOSSES | {"b": math.nan}, 0.05)
+    assert found["b"] == P["b"]
+    assert sum(found.values()) == pytest.approx(1)
+    assert best_response(P, LOSSES, 0.05, baseline=dict.fromkeys("acd", 0.0))["b"] == P["b"]
+
+
+def test_ten_losses_make_a_mean_and_nine_do_not() -> None:
+    losses = GroupLosses()
+    for _ in range(9):
+        losses = losses.after({"a": 1.0})
+    assert losses.means == {}
+    assert losses.after({"a": 1.0}).means == {"a": pytest.approx(1.0)}

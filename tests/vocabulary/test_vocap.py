@@ -264,6 +264,13 @@ def test_another_size_or_beta_measures_nothing_again(
     assert len(found.scores) == 300
 
 
+def test_a_larger_beta_gives_more_to_languages_with_more_text(sample: dict[str, list[str]], cache: Path) -> None:
+    large, *others = sample
+    skewed = {language: 0.9 if language == large else 0.1 / len(others) for language in sample}
+    sizes = [vocap.vocap(sample, skewed, 300, cache, beta).sizes[large] for beta in (0.0, 0.7, 2.0)]
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
 def test_other_lines_are_measured_anew(sample: dict[str, list[str]], cache: Path) -> None:
     before = set(cache.iterdir())
     changed = sample | {"qab": sample["qab"][1:]}

@@ -25,7 +25,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from crossling.babel import babel
-from crossling.bench.row import Row, device, rate
+from crossling.bench.row import Row, processor, rate
 from crossling.corpora.corpus import Corpora, Text
 from crossling.data.batches import Batches
 from crossling.data.encode import encode
@@ -71,7 +71,7 @@ def _padding(shards: Shards) -> Row:
     batches = [lengths[start : start + BATCH] for start in range(0, len(lengths), BATCH)]
     peer = 1 - lengths.sum() / sum(len(batch) * batch.max() for batch in batches)
     return Row(
-        "padding of bitext", 100 * ours, 100 * float(peer), float(peer) / ours, "%", device(), "random batches of 64"
+        "padding of bitext", 100 * ours, 100 * float(peer), float(peer) / ours, "%", processor(), "random batches of 64"
     )
 
 
@@ -80,11 +80,11 @@ def _batches(shards: Shards) -> Row:
     batches = _mlm_batches(shards)
     ours = rate(lambda step: batches[step].tokens, SECONDS)
     if not find_spec("datasets"):
-        return Row("batches of 512", ours, None, None, "tokens/s", device())
+        return Row("batches of 512", ours, None, None, "tokens/s", processor())
     peers = {kind: rate(_peer_batches(shards, kind), SECONDS) for kind in ("python", "numpy", "torch")}
     best = max(peers, key=lambda kind: peers[kind])
     name = f"datasets ({best} format), DataCollatorForLanguageModeling"
-    return Row("batches of 512", ours, peers[best], ours / peers[best], "tokens/s", device(), name)
+    return Row("batches of 512", ours, peers[best], ours / peers[best], "tokens/s", processor(), name)
 
 
 def _mlm_batches(shards: Shards) -> Batches:
@@ -98,7 +98,7 @@ def _workers(shards: Shards) -> Row:
     loader = DataLoader(_mlm_batches(shards), sampler=range(10**9), batch_size=None, num_workers=4, prefetch_factor=4)
     work = iter(loader)
     ours = rate(lambda _: next(work).tokens, SECONDS)
-    return Row("batches of 512, 4 workers", ours, 400_000, ours / 400_000, "tokens/s", device(), "what one GPU eats")
+    return Row("batches of 512, 4 workers", ours, 400_000, ours / 400_000, "tokens/s", processor(), "what one GPU eats")
 
 
 def _peer_batches(shards: Shards, kind: str) -> Callable[[int], int]:
@@ -131,9 +131,9 @@ def _encoding(corpora: Corpora, here: Path) -> Row:
     encode(Corpora(folder), here / "vocab", here / "encoded")
     ours = len(lines) / (time.perf_counter() - start)
     if not find_spec("datasets"):
-        return Row("encoding text", ours, None, None, "lines/s", device())
+        return Row("encoding text", ours, None, None, "lines/s", processor())
     peer = len(lines) / _peer_encoding(folder / "text" / "en.txt", Vocabulary.load(here / "vocab"), here)
-    return Row("encoding text", ours, peer, ours / peer, "lines/s", device(), "datasets.map, fast tokenizer")
+    return Row("encoding text", ours, peer, ours / peer, "lines/s", processor(), "datasets.map, fast tokenizer")
 
 
 def _peer_encoding(file: Path, vocabulary: Vocabulary, here: Path) -> float:
@@ -153,10 +153,10 @@ def _memory(here: Path) -> Iterator[Row]:
     """Peak of what Python and NumPy allocate, on a corpus and on ten times as much; the ratio is the growth."""
     folders = {times: _text(here / f"times-{times}", times) for times in (1, 10)}
     once, ten = (_peak(partial(_read, folders[times])) for times in (1, 10))
-    yield Row("memory of the text reader, 10x", ten, once, ten / once, "MB", device(), "the same on 1x")
+    yield Row("memory of the text reader, 10x", ten, once, ten / once, "MB", processor(), "the same on 1x")
     shards = {times: encode(Corpora(folder), here / "vocab", folder / "shards") for times, folder in folders.items()}
     once, ten = (_peak(partial(_draw, shards[times].path)) for times in (1, 10))
-    yield Row("memory of the shard reader, 10x", ten, once, ten / once, "MB", device(), "the same on 1x")
+    yield Row("memory of the shard reader, 10x", ten, once, ten / once, "MB", processor(), "the same on 1x")
 
 
 def _text(folder: Path, times: int) -> Path:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -8,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of ours beside the peer's. The ratio says how many times better ours is; none without a peer."""
+    """One figure of ours beside the peer's. The ratio is how many times better ours is (for memory at ten times the
+    corpus: how many times more it is); none without a peer."""
 
     name: str
     ours: float
@@ -19,13 +21,9 @@ class Row:
     peer_name: str = ""
 
 
-def device() -> str:
-    """What the figures were measured on."""
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"CPU ({platform.processor() or platform.machine()})"
+def processor() -> str:
+    """What figures of one core were measured on."""
+    return f"CPU, {os.cpu_count()} cores ({platform.machine()})"
 
 
 def rate(work: Callable[[int], int], seconds: float) -> float:

@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 
 from crossling.data.blocks import blocks
 from crossling.data.draws import Draws
-from crossling.data.noise import Noise
+from crossling.data.noise import LONGEST, MOST_EXAMPLES, Noise
 from crossling.data.packing import Batch, Sequences, pack
 from crossling.data.rates import rates
 from crossling.data.shards import Bitext, Sentences, Shards
@@ -28,7 +28,7 @@ from crossling.sampling import Sampling
 from crossling.vocabulary.vocabulary import BOS, EOS
 
 MULTIPLE = 8  # rows are multiples of this: what the GPU's attention kernels are built for
-LOOKED_AT = 1000  # pairs of a bitext whose length stands for all of it
+LOOKED_AT = 1000  # rows of a bitext whose length stands for all of it
 DRAW, CORRUPT = 0, 1  # what a random stream is for; part of its key
 
 
@@ -108,11 +108,20 @@ class Batches(Dataset[Work]):
         self.draws = {name: self._draws(name) for name in tasks}
 
     def _draws(self, name: str) -> Draws:
-        groups = self.groups[name]
-        rate_G = np.array([group.rate for group in groups])
-        expected = float(rate_G @ [group.mean_length for group in groups] / rate_G.sum())
-        number = self.tasks[name].examples(expected)
-        return Draws(rate_G.tolist(), [len(group) for group in groups], number, [*self.keys[name], DRAW])
+        groups, task = self.groups[name], self.tasks[name]
+        rate_G, length_G = (np.array([getattr(group, what) for group in groups]) for what in ("rate", "mean_length"))
+        if task.stream == "text":
+            rate_G = rate_G / (length_G - 1)  # rates of text are of tokens, and a draw takes a block of them
+        rate_G = rate_G / rate_G.sum()
+        number = task.examples(float(rate_G @ length_G))
+        if number > MOST_EXAMPLES or task.length > LONGEST:
+            raise BadInput(
+                f"{name} asks for {number:,} sequences of up to {task.length:,} tokens a step; at most"
+                f" {MOST_EXAMPLES:,} of {LONGEST:,} can be drawn: set {name}.tokens or {name}.length lower"
+            )
+        return Draws(
+            rate_G.tolist(), [len(group) for group in groups], number, [*self.keys[name], DRAW], sum(name.encode())
+        )
 
     def __getitem__(self, step: int) -> Work:
         micro: list[tuple[str, Batch]] = []
@@ -199,8 +208,13 @@ class _PairGroup:
 
     @cached_property
     def mean_length(self) -> float:
-        rows = [self.bitext.row(i) for i in range(0, len(self), -(-len(self) // LOOKED_AT))]
-        return 1 + float(np.mean([sum(map(len, self._sides(row))) for row in rows]))
+        most = (self.length - 1) // 2
+        rows = np.arange(0, len(self.bitext.sides[0]), -(-len(self.bitext.sides[0]) // LOOKED_AT))
+        lengths = np.stack([side.offsets[rows + 1] - side.offsets[rows] for side in self.bitext.sides])
+        lengths = lengths[:, (lengths > 0).all(0)]
+        if not lengths.size:  # rows so rare that none was looked at
+            return 1.0 + sum(map(len, self._sides(self.bitext.row(0))))
+        return 1 + float(np.minimum(lengths, most).sum(0).mean())
 
     def __len__(self) -> int:
         return self.bitext.pairs

@@ -1,7 +1,7 @@
 """Which example the n-th draw takes: a function of n, with nothing to remember.
 
-Draw n falls at the point x_n = u + n A (mod 1) of the circle, A the golden ratio, on which each group owns an arc as
-long as its rate. No sequence spreads more evenly: every stretch of draws holds each group in its proportion. How often
+Draw n falls at the point x_n = u + n A (mod 1) of the circle, A a square root, on which each group owns an arc as long
+as its rate. Such points spread evenly: every stretch of draws holds each group in its proportion. How often
 a group came before draw n is a sum of floors, which Euclid's algorithm finds in some forty steps whatever n is; that
 number, put through a keyed permutation, is the example. So every example of a group comes once before any comes twice,
 in an order that is new every epoch, and a run that goes on at step 1,000,000 starts at once.
@@ -10,16 +10,18 @@ in an order that is new every epoch, and a run that goes on at step 1,000,000 st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from crossling.data import noise
 from crossling.data.noise import mixed
 
 BITS = 64
 CIRCLE = 1 << BITS  # M
-GOLDEN = int(noise.GOLDEN)  # (sqrt(5) - 1) / 2 of the circle, and odd, so that every point comes once in M draws
+# A, for several streams: numbers whose multiples spread well, and of which no two go together. Odd, so that every point
+# comes once in M draws.
+STRIDES = tuple(math.isqrt(d << 2 * BITS) % CIRCLE | 1 for d in (2, 3, 5, 6, 7, 10, 11, 13, 14, 15, 17))
 ROUNDS = 10  # of the permutation; fewer show on tiny sizes
 REPLAYED = 1 << 20  # draws that are cheaper to repeat than to count by floors
 
@@ -27,15 +29,18 @@ REPLAYED = 1 << 20  # draws that are cheaper to repeat than to count by floors
 class Draws:
     """The draws of one stream, `number` of them for each step."""
 
-    def __init__(self, rates: Sequence[float], sizes: Sequence[int], number: int, key: Sequence[int]) -> None:
+    def __init__(
+        self, rates: Sequence[float], sizes: Sequence[int], number: int, key: Sequence[int], stream: int = 0
+    ) -> None:
         self.sizes_G = np.asarray(sizes, dtype=np.int64)
         self.number = number
         generator = np.random.default_rng([*key])
         self.first, self.order = generator.integers(CIRCLE - 1, dtype=np.uint64, endpoint=True, size=2).tolist()
+        self.stride = STRIDES[stream % len(STRIDES)]
         shares_G = np.asarray(rates, dtype=np.float64)
         cumulative_G = np.cumsum(shares_G / shares_G.sum())
         # Where each arc ends; the last one ends the circle, whatever rounding says.
-        self.ends_G = [*(min(CIRCLE, int(end * CIRCLE)) for end in cumulative_G[:-1].tolist()), CIRCLE]
+        self.ends_G = [*(min(CIRCLE - 1, int(end * CIRCLE)) for end in cumulative_G[:-1].tolist()), CIRCLE]
         self._inner_ends = np.asarray(self.ends_G[:-1], dtype=np.uint64)
         self._step, self._before_G = 0, np.zeros(len(self.sizes_G), dtype=np.int64)
 
@@ -49,13 +54,13 @@ class Draws:
 
     def _groups(self, step: int) -> np.ndarray:
         draws_N = np.arange(self.number, dtype=np.uint64) + np.uint64(step * self.number % CIRCLE)
-        point_N = np.uint64(self.first) + draws_N * np.uint64(GOLDEN)  # modulo 2^64 by itself
+        point_N = np.uint64(self.first) + draws_N * np.uint64(self.stride)  # modulo 2^64 by itself
         return np.searchsorted(self._inner_ends, point_N, side="right")
 
     def _before(self, step: int) -> np.ndarray:
         """How often each group was drawn before a step."""
         if not 0 <= (step - self._step) * self.number <= REPLAYED:
-            counts = [below(step * self.number, GOLDEN, self.first, CIRCLE, end) for end in self.ends_G]
+            counts = [below(step * self.number, self.stride, self.first, CIRCLE, end) for end in self.ends_G]
             self._step, self._before_G = step, np.diff(counts, prepend=0)
         while self._step < step:
             self._before_G = self._before_G + np.bincount(self._groups(self._step), minlength=len(self.sizes_G))

@@ -9,8 +9,8 @@ are then put together in the order of the source; so several machines can share 
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -115,7 +115,7 @@ def encode_share(
     run("encode", tasks, workers, share)
     if share and not _all_ready(out, units, vocab, slices):
         return None
-    with _alone(out, share) as alone:
+    with _alone(out) as alone:
         if not alone:
             return None
         joins = [
@@ -361,20 +361,18 @@ def _write_manifest(out: Path, vocabulary: Vocabulary, places: Sequence[str], co
 
 
 @contextmanager
-def _alone(out: Path, share: Share | None) -> Iterator[bool]:
+def _alone(out: Path) -> Iterator[bool]:
     """Two shares that end at the same moment must not both put the slices together."""
-    lock = out / ".joining"
-    if share is None:
-        lock.unlink(missing_ok=True)  # of a share that was killed
-    try:
-        os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.unlink(missing_ok=True)
+    with (out / ".joining").open("w") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go when its holder ends, killed or not
+        except OSError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            Path(lock.name).unlink(missing_ok=True)
 
 
 def _check_place(out: Path, units: Sequence[Unit], vocabulary: Vocabulary, append: bool) -> list[str]:

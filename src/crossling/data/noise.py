@@ -28,6 +28,9 @@ def mixed(value: np.ndarray) -> np.ndarray:
     return value
 
 
+MOST_EXAMPLES, LONGEST = 1 << 20, 1 << 16  # of a step, and tokens of a sequence: what `order` has bits for
+
+
 class Noise:
     """The random numbers of one step of one stream."""
 
@@ -46,8 +49,6 @@ class Noise:
     def order(self, purpose: str, number_P: np.ndarray, place_P: np.ndarray) -> np.ndarray:
         """The tokens of each sequence in a random order, one sequence after the other: (sequence, place) of each."""
         # Sorted as whole numbers that hold sequence, chance and place; sorting those is much faster than indices.
-        assert len(self.seed_N) <= 1 << 20
-        assert place_P.max(initial=0) < 1 << 16
         chance_P = self._bits(purpose, number_P, place_P) >> _36
         key_P = (number_P.astype(np.uint64) << _44) | (chance_P << _16) | place_P.astype(np.uint64)
         key_P.sort()

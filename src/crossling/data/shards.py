@@ -25,7 +25,7 @@ from crossling.errors import BadInput
 from crossling.progress import Progress
 
 FORMAT = 2
-ROWS_AT_ONCE = 4096  # rows whose presence is looked at together
+ROWS_AT_ONCE = 512  # rows whose presence is looked at together
 
 
 @dataclass(frozen=True)

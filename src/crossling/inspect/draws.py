@@ -80,9 +80,11 @@ def text(recipe: Recipe, shards: Shards) -> Drawn[str] | None:
     seen = dict.fromkeys(rates, 0.0)
     for name, task in tasks.items():
         lengths = {language: _block(entry, task.length) for language, entry in entries.items()}
-        loads[name] = _load(task, rates, lengths)
+        blocks = {language: rate / (lengths[language] - 1) for language, rate in rates.items()}  # without <s>
+        total = sum(blocks.values())
+        loads[name] = _load(task, {language: n / total for language, n in blocks.items()}, lengths)
         for language, rate in rates.items():
-            seen[language] += recipe.steps * loads[name].examples * rate * (lengths[language] - 1)  # without <s>
+            seen[language] += recipe.steps * loads[name].examples * rate / total
     return Drawn(counts, rates, {language: seen[language] / n for language, n in counts.items()}, loads)
 
 

@@ -10,6 +10,7 @@ not weighted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -26,13 +27,15 @@ def best_response(
     floor: float = 0.2,
     baseline: Mapping[Group, float] | None = None,
 ) -> dict[Group, float]:
-    """The probabilities of all groups of `p`; those without a loss keep theirs.
+    """The probabilities of all groups of `p`; those without a finite loss keep theirs.
 
     `floor`: no group falls below this share of its p, nor below the least p of all (both before the last
     renormalisation). `baseline`: losses of a finished, plain model to subtract, so that what counts is what could still
     be learned; if every group is better than its baseline, the losses count as they are.
     """
-    groups = [group for group in p if group in losses]
+    groups = [group for group in p if math.isfinite(losses.get(group, math.nan))]
+    if baseline is not None:
+        groups = [group for group in groups if math.isfinite(baseline.get(group, math.nan))]
     p_G = np.array([p[group] for group in groups])
     known = p_G.sum()
     if not known:
