@@ -228,6 +228,19 @@ def test_shares_on_several_machines_give_one_report(corpora_folder: Path, tmp_pa
     assert [file.name for file in again.iterdir()] == ["check.json"]
 
 
+def test_text_that_changed_between_the_shares_is_not_reported_on(tmp_path: Path) -> None:
+    for name in ("de", "en"):
+        (tmp_path / "corpora" / "text").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "corpora" / "text" / f"{name}.txt").write_text("one line here\nand one more\n", encoding="utf-8")
+    corpora, out = Corpora(tmp_path / "corpora"), tmp_path / "out"
+    assert check(corpora, out=out, share=Share(1, 2)) is None
+    (tmp_path / "corpora" / "text" / "de.txt").write_text("and one more\none line here\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="has changed since some of it was read: run every share again"):
+        check(corpora, out=out, share=Share(2, 2))
+    check(corpora, out=out, share=Share(1, 2))
+    assert check(corpora, out=out) is not None
+
+
 def test_workers_change_nothing(corpora_folder: Path) -> None:
     assert checked(Corpora(corpora_folder), workers=2) == checked(Corpora(corpora_folder))
 

@@ -52,6 +52,8 @@ def check(
             return known
     if not finish(survey.stages(), workers, share):
         return None
+    if survey.sources(read=True) != survey.sources(read=False):
+        raise BadInput(f"{corpora.path} has changed since some of it was read: run every share again")
     found = _report(survey) | {"rules without their package": missing}
     write_json(report, found)
     if share is None:
