@@ -422,4 +422,4 @@ def test_ctrl_c_outside_of_training(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     ended = crossling("vocab", corpora_folder, "--size", "300", "-o", tmp_path / "vocab")
     signal.signal(signal.SIGINT, before)
-    assert sentence(ended, 130) == "crossling: interrupted; the same command starts again\n"
+    assert sentence(ended, 130) == "crossling: interrupted; the same command does the rest\n"

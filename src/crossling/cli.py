@@ -30,7 +30,13 @@ app = typer.Typer(
 )
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
-MISPLACED = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)  # a file where a folder should be, ...
+MISPLACED = (
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+)  # a file where a folder should be, ...
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")]
 Seed = Annotated[int, typer.Option(help="Everything random follows from it.", min=0)]
@@ -116,6 +122,7 @@ def check(
     """What is in a folder of corpora, and what is suspicious about it; changes nothing.
 
     Example: crossling check corpora --against data --workers 4
+
     Of a folder of shards it tells whether every byte is still what was written: crossling check shards
     """
     from crossling.corpora.corpus import Corpora
@@ -125,6 +132,8 @@ def check(
     if (Path(corpora) / "manifest.json").is_file():
         _check_shards(Path(corpora))
         return
+    if any(Path(corpora).glob("*/**/entry.json")):
+        raise BadInput(f"{corpora}: shards that are not complete; run crossling encode again")
     report = check(Corpora(corpora), against, out, workers, Share.parse(task) if task else None)
     if report is None:
         print(f"{out}: share {task} is done; the last one writes {REPORT}")
@@ -259,6 +268,7 @@ def encode(
     """Text to token shards; goes on where it was interrupted.
 
     Example: crossling encode corpora --vocab vocab -o shards --workers 4
+
     On many machines, each does its share and the last one writes the manifest: crossling encode ... --task 3/16
     """
     from crossling.corpora.corpus import Corpora
@@ -420,9 +430,7 @@ def _check_shards(folder: Path) -> None:
     damaged = shards.verify()
     if damaged:
         others = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
-        raise Failed(
-            f"{damaged[0]}{others}: not what was written; remove the folder it is in and run crossling encode again"
-        )
+        raise Failed(f"{damaged[0]}{others}: not what was written; run crossling encode again")
     print(f"{folder}: every file of {len(shards.units())} corpora is what was written")
 
 
@@ -478,7 +486,7 @@ def main() -> None:
         _end(str(error), 130)
     except SystemExit as end:
         if end.code == 130:  # Ctrl-C: typer has already taken the exception
-            print("crossling: interrupted; the same command starts again", file=sys.stderr)
+            print("crossling: interrupted; the same command does the rest", file=sys.stderr)
         raise
     except OSError as error:
         if error.errno in MISPLACED:

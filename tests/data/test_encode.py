@@ -423,6 +423,17 @@ def test_any_corpora_in_any_slices_and_shares_give_the_same_bytes(
     assert leftovers(root / "shares") == []
 
 
+def test_what_was_damaged_is_made_again(made: Shards, source: Path, words: Path, tmp_path: Path) -> None:
+    out = tmp_path / "shards"
+    encode(Corpora(source), words, out)
+    file = out / "text" / "en" / "tokens.npy"
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(bytes(raw))
+    encode(Corpora(source), words, out)
+    assert content(out) == content(made.path)
+
+
 def test_a_share_waits_for_the_one_that_puts_the_slices_together(source: Path, words: Path, tmp_path: Path) -> None:
     out = tmp_path / "shards"
     put(out, {".joining": b""})

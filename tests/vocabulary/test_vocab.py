@@ -126,5 +126,24 @@ def test_a_joint_vocabulary_is_shown_without(corpora_folder: Path, tmp_path: Pat
 def test_from_extend_and_trim(corpora_folder: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
     old = vocabulary.save(tmp_path / "old")
     for options, size in (([], 400), (["--extend", "--size", 450], 450), (["--trim"], None)):
-        report = json.loads(run("vocab", corpora_folder, "--from", old, *options, "-o", tmp_path / "new", "--json"))
+        out = tmp_path / f"new {size}"
+        report = json.loads(run("vocab", corpora_folder, "--from", old, *options, "-o", out, "--json"))
         assert report["size"] == size or (size is None and report["size"] < 400)
+
+
+def test_another_vocabulary_is_not_written_over(scripts: Corpora, tmp_path: Path) -> None:
+    vocab(scripts, 400, tmp_path / "vocab")
+    vocab(scripts, 400, tmp_path / "vocab")  # the same again
+    before = (tmp_path / "vocab" / "sentencepiece.model").read_bytes()
+    with pytest.raises(BadInput, match="holds a vocabulary that was made otherwise; give another -o folder"):
+        vocab(scripts, 390, tmp_path / "vocab")
+    assert (tmp_path / "vocab" / "sentencepiece.model").read_bytes() == before
+
+
+def test_a_passage_that_comes_twice_takes_no_longer(tmp_path: Path) -> None:
+    """SentencePiece's time grows with the square of the longest stretch that repeats, over line ends too."""
+    lines = "".join(f"line {n * 7919 % 10007} of {n * 104729 % 99991} and so on\n" for n in range(2500))
+    (tmp_path / "corpora" / "text").mkdir(parents=True)
+    for language, text in {"en": 2 * lines, "fr": lines.replace("line", "ligne")}.items():
+        (tmp_path / "corpora" / "text" / f"{language}.txt").write_text(text, encoding="utf-8")
+    assert vocab(Corpora(tmp_path / "corpora"), 200, tmp_path / "vocab").size == 200

@@ -144,7 +144,7 @@ def _do(out: Path, unit: Unit, vocabulary: Vocabulary, part: int, parts: int) ->
     """One slice of a unit, unless it is there already, or the unit as a whole is."""
     key = _key(unit, vocabulary)
     folder = out / unit.place if parts == 1 else _part(out, unit, part, parts)
-    if _is_done(out / unit.place, key) or _is_done(folder, key):
+    if any(_is_done(place, key) and not _damaged(place) for place in (out / unit.place, folder)):
         return
     with new_folder(folder) as new:
         _write(unit, vocabulary, new, part, parts, key)
@@ -172,6 +172,12 @@ def _part(out: Path, unit: Unit, part: int, parts: int) -> Path:
 def _is_done(folder: Path, key: str) -> bool:
     entry = _entry(folder)
     return entry is not None and entry["key"].startswith(key)
+
+
+def _damaged(folder: Path) -> bool:
+    """Whether a file of a finished folder is not what was written."""
+    entry = _entry(folder)
+    return entry is None or any(checksum(folder / name) != file["xxh3"] for name, file in entry["files"].items())
 
 
 def _entry(folder: Path) -> dict[str, Any] | None:

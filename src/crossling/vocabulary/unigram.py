@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable
 
+import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as proto
 
@@ -25,9 +26,13 @@ def train(lines: Iterable[str], size: int, threads: int = 1, at_most: bool = Fal
     The lines should be in NFKC where text will be; SentencePiece's own rules are applied to them here.
     """
     stream = io.BytesIO()
+    listed = list(lines)
+    # In another order: SentencePiece looks at every repeated stretch of the whole, line ends included, and a passage
+    # that comes twice (the same English beside French and beside German) would keep it for hours.
+    order = np.random.default_rng(0).permutation(len(listed)).tolist()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=(listed[place] for place in order),
             model_writer=stream,
             model_type="unigram",
             vocab_size=size + 3,  # <unk>, <s> and </s>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from crossling.corpora.corpus import Corpora
@@ -40,6 +42,11 @@ def vocab(
     out.parent.mkdir(parents=True, exist_ok=True)
     _check_numbers(alpha, beta, characters)
     _check_choice(size, allocate, source, extend, trim)
+    made = {
+        **{"size": size, "alpha": alpha, "seed": seed, "allocate": allocate or "joint", "beta": beta},
+        **{"characters": characters, "from": str(source) if source else None, "extend": extend, "trim": trim},
+    }
+    _check_earlier(out, made)
     pieces = size or 0  # there, wherever it is needed
     base = reuse.reuse(source) if source is not None else None
     seen = survey(corpora)
@@ -58,8 +65,21 @@ def vocab(
         vocabulary = reuse.trim(base, corpora, size) if trim else base
     rows = describe(vocabulary, seen.excerpts)
     languages = {language: row | columns.get(language, {}) for language, row in rows.items()}
-    vocabulary.save(out, {"size": vocabulary.size, "languages": languages})
+    vocabulary.save(out, {"size": vocabulary.size, "made": made, "languages": languages})
     return vocabulary
+
+
+def _check_earlier(out: Path, made: Mapping[str, object]) -> None:
+    """An earlier vocabulary is replaced by one made in the same way (of other text, say), and by no other."""
+    file = out / "vocab.json"
+    if not file.is_file():
+        return
+    try:
+        earlier = json.loads(file.read_text(encoding="utf-8")).get("made")
+    except (ValueError, AttributeError):
+        earlier = None
+    if earlier != made:
+        raise BadInput(f"{out}: holds a vocabulary that was made otherwise; give another -o folder, or remove it")
 
 
 def _check_numbers(alpha: float, beta: float, characters: int) -> None:
