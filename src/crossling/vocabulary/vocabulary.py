@@ -119,7 +119,8 @@ class Vocabulary:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line, without special tokens."""
-        return self.pieces.encode(self.normalised(lines), out_type=int)
+        # One thread: several processes encode side by side, each for itself.
+        return self.pieces.encode(self.normalised(lines), out_type=int, num_threads=1)
 
     def counts(self, lines: Iterable[str]) -> np.ndarray:
         """How often each id is used in the lines."""
