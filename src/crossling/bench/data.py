@@ -96,10 +96,10 @@ def _mlm_batches(shards: Shards) -> Batches:
 
 def _workers(shards: Shards) -> Row:
     """The same from four loader processes."""
-    loader = DataLoader(_mlm_batches(shards), sampler=range(10**9), batch_size=None, num_workers=4, prefetch_factor=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of machines with fewer cores
-        work = iter(loader)
+        batches = _mlm_batches(shards)
+        work = iter(DataLoader(batches, sampler=range(10**9), batch_size=None, num_workers=4, prefetch_factor=4))
     ours = rate(lambda _: next(work).tokens, SECONDS)
     return Row("batches of 512, 4 workers", ours, 400_000, ours / 400_000, "tokens/s", processor(), "what one GPU eats")
 
