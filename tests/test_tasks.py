@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 from functools import partial
@@ -155,3 +156,33 @@ def test_errors_of_processes_come_out_as_they_are(tmp_path: Path, capfd: pytest.
     assert str(raised.value) == "--task never: expected i/n with i from 1 to n, such as 3/16"
     assert len(touched(tmp_path)) < 30  # little is begun after it
     assert not any("31/31" in line for line in printed(capfd))
+
+
+class Strange(Exception):
+    """Known to nobody else."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (BadInput("x: bad; do that"), BadInput),
+        (OSError(errno.ENOSPC, "No space left on device", "out/x"), OSError),
+        (KeyError("x"), KeyError),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why"), RuntimeError),
+        (Strange("odd"), RuntimeError),
+    ],
+)
+def test_an_error_left_in_a_file_is_the_same_without_unpickling(
+    error: Exception, kind: type[Exception], tmp_path: Path
+) -> None:
+    try:
+        raise error
+    except Exception as caught:
+        module._write_error(caught, tmp_path / "error")
+    found = module._read_error(tmp_path / "error")
+    assert type(found) is kind
+    if isinstance(found, OSError):
+        assert (found.errno, found.filename) == (errno.ENOSPC, "out/x")
+    elif kind is type(error):
+        assert str(found) == str(error)
+    assert any(type(error).__name__ in note for note in found.__notes__)

@@ -8,8 +8,9 @@ Several processes are datatrove's where it is installed (`pip install crossling[
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
-import pickle
+import json
 import re
 import tempfile
 import traceback
@@ -22,7 +23,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from crossling.disk import new_file
+from crossling import errors
+from crossling.disk import write_json
 from crossling.errors import BadInput
 from crossling.progress import Progress
 
@@ -97,7 +99,7 @@ def _run_on_datatrove(tasks: Sequence[Task], workers: int, progress: Progress) -
                 start_method="spawn",
             ).run()
         if error.exists():
-            raise pickle.loads(error.read_bytes())
+            raise _read_error(error)
 
 
 def _pipeline(tasks: Sequence[Task], error: Path) -> _Pipeline:
@@ -126,9 +128,29 @@ class _Pipeline:
         try:
             self.tasks[rank].run()
         except Exception as error:
-            error.add_note(traceback.format_exc())
-            with new_file(self.error) as file:
-                file.write_bytes(pickle.dumps(error))
+            _write_error(error, self.error)
+
+
+def _write_error(error: Exception, file: Path) -> None:
+    plain = [value if isinstance(value, int | None) else str(value) for value in error.args]
+    if isinstance(error, OSError) and error.filename is not None:
+        plain.append(str(error.filename))
+    told = {"kind": type(error).__name__, "arguments": plain, "traceback": traceback.format_exc()}
+    write_json(file, told)
+
+
+def _read_error(file: Path) -> Exception:
+    """The same again where its kind is one of ours or of Python's own, a RuntimeError else; nothing is unpickled."""
+    told = json.loads(file.read_text(encoding="utf-8"))
+    kind = getattr(errors, told["kind"], None) or getattr(builtins, told["kind"], None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        kind = RuntimeError
+    try:
+        error: Exception = kind(*told["arguments"])
+    except TypeError:  # made of other things than its arguments, as UnicodeDecodeError is
+        error = RuntimeError(told["kind"])
+    error.add_note(told["traceback"])
+    return error
 
 
 @contextmanager
