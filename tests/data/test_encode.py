@@ -19,6 +19,7 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 
 from crossling.corpora.corpus import Corpora
 from crossling.data import encode as module
+from crossling.data import unit as unit_module
 from crossling.data.column import Column
 from crossling.data.encode import encode, encode_share
 from crossling.data.shards import Shards
@@ -33,7 +34,7 @@ from .made import FILES, HOLES, SYLLABLES, Stopped, content, decoded, failing, l
 def sliced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of two rows, and several slices of every unit but the smallest."""
     monkeypatch.setattr(module, "SLICE_BYTES", 100)
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(unit_module, "ROWS_AT_ONCE", 2)
 
 
 # ---- what is written is what was read ---------------------------------------------------------------------
@@ -161,7 +162,7 @@ def test_ids_have_the_bits_they_need(
     words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, kind: type, slice_bytes: int
 ) -> None:
     monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(unit_module, "ROWS_AT_ONCE", 1)
     files = {
         "text/en.txt": ["ba de", f"x{size - 2} ba"],
         "pairs/en-sw.tsv": ["ba\tde", f"gi\tx{size - 2}"],
@@ -261,7 +262,7 @@ def test_any_multi_way_set_comes_back(
     columns = dict(zip(("de", "en", "sw"), zip(*rows, strict=True), strict=True))
     put(root / "corpora", {f"multi/set/{language}.txt": list(column) for language, column in columns.items()})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROWS_AT_ONCE", at_once)
+        patch.setattr(unit_module, "ROWS_AT_ONCE", at_once)
         patch.setattr(module, "SLICE_BYTES", slice_bytes)
         made = encode(Corpora(root / "corpora"), words, root / "shards")
     found = {bitext.languages: bitext for bitext in made.bitexts}
@@ -303,9 +304,9 @@ def test_any_slices_write_the_same_bytes(
     joined: int,
 ) -> None:
     monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", rows)
+    monkeypatch.setattr(unit_module, "ROWS_AT_ONCE", rows)
     monkeypatch.setattr(module, "MOST_SLICES", 7)
-    joins = noted(monkeypatch, module, "_join")
+    joins = noted(monkeypatch, module, "join")
     again = encode(Corpora(source), words, tmp_path / "shards")
     assert len(joins) == joined
     assert content(again.path) == content(made.path)
@@ -416,7 +417,7 @@ def test_any_corpora_in_any_slices_and_shares_give_the_same_bytes(
     whole = encode(corpora, words, root / "whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SLICE_BYTES", slice_bytes)
-        patch.setattr(module, "ROWS_AT_ONCE", at_once)
+        patch.setattr(unit_module, "ROWS_AT_ONCE", at_once)
         found = [encode_share(corpora, words, root / "shares", share) for share in shares]
     assert [shards is not None for shards in found] == [False] * (len(shares) - 1) + [True]
     assert content(root / "shares") == content(whole.path)
@@ -532,7 +533,7 @@ def test_slices_of_other_sources_are_not_joined(
     encode(Corpora(source), words, out)
     put(source, {"text/sw.txt": [*reversed(FILES["text/sw.txt"])]})
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_join", failing(module._join, 0, Stopped()))
+        patch.setattr(module, "join", failing(module.join, 0, Stopped()))
         with pytest.raises(Stopped):
             encode(Corpora(source), words, out)
     assert (out / ".parts/text/sw").exists()
@@ -742,7 +743,7 @@ def test_stopped_while_joining(
 ) -> None:
     out = tmp_path / "shards"
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_join", failing(module._join, after, Stopped()))
+        patch.setattr(module, "join", failing(module.join, after, Stopped()))
         with pytest.raises(Stopped):
             encode(Corpora(source), words, out)
     assert leftovers(out) == [out / ".parts"]
@@ -776,12 +777,12 @@ def test_stopped_while_joining_anew_leaves_no_manifest_of_old_shards(
     first = put(tmp_path / "first", {name: FILES[name] for name in ("text/en.txt", "text/sw.txt")})
     encode(Corpora(first), words, out)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_join", failing(module._join, 0, Stopped()))
+        patch.setattr(module, "join", failing(module.join, 0, Stopped()))
         with pytest.raises(Stopped):
             encode(Corpora(first), other_words, out)
     assert decoded(Shards.open(out).text["sw"], words) == lines(100, 7)  # nothing is changed yet
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_join", failing(module._join, 1, Stopped()))
+        patch.setattr(module, "join", failing(module.join, 1, Stopped()))
         with pytest.raises(Stopped):
             encode(Corpora(first), other_words, out)
     with pytest.raises(BadInput, match="no shards here"):
@@ -818,7 +819,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_kept(source: Path, words: P
 def test_memory_stays_flat(words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
     monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
     monkeypatch.setattr(module, "MOST_SLICES", 3)
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(unit_module, "ROWS_AT_ONCE", 100)
     monkeypatch.setattr(Vocabulary, "encode", lambda _, lines: [[7] * (len(line) // 2) for line in lines])
     long = "ba de " * 600  # so that a block is larger than the buffers of files
 

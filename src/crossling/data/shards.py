@@ -61,6 +61,15 @@ class Sentences:
         return offsets[1:] > offsets[:-1]
 
 
+def count(side: Sentences, other: Sentences | None = None) -> int:
+    """Sentences that are there, or rows that two sides share."""
+    total, step = 0, 1 << 20
+    for start in range(0, len(side), step):
+        filled = side.filled(start, start + step)
+        total += int(np.count_nonzero(filled if other is None else filled & other.filled(start, start + step)))
+    return total
+
+
 @dataclass(frozen=True)
 class Bitext:
     """One corpus in one language pair: the unit that is counted and drawn."""
