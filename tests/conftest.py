@@ -77,7 +77,7 @@ def full_recipe() -> Recipe:
 
     objectives = [
         *("mrtd.tokens=192", "mrtd.length=32", "trtd.tokens=192", "trtd.length=40"),
-        *("xlco.pairs=6", "xlco.length=40", "xlco.layer=1", "xlco.weight=0.5"),
+        *("xlco.pairs=6", "xlco.length=40", "xlco.layer=1", "xlco.weight=0.5", "xlco.queue=16"),
     ]
     recipe = xlm_e("tiny").set([*SMALL_MODEL, *SMALL_RUN, *objectives])
     assert recipe.model.dropout > 0

@@ -30,6 +30,7 @@ VERBS = [
     "evaluate",
     "align",
     "report",
+    "export",
     "bench",
 ]
 SMALL = [
@@ -314,7 +315,7 @@ def test_a_wrong_task_or_wrong_data(
 
 def test_a_wrong_model(crossling: Run, babel_folder: Path, run_folder: Path, tmp_path: Path) -> None:
     options = ["--task", "tatoeba", "--data", babel_folder / "data"]
-    assert "no config.json here" in sentence(crossling("evaluate", tmp_path / "absent", *options), 2)
+    assert "absent: no such folder" in sentence(crossling("evaluate", tmp_path / "absent", *options), 2)
     shutil.copytree(run_folder, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     assert "no checkpoint yet" in sentence(crossling("evaluate", tmp_path / "run", *options), 2)

@@ -25,7 +25,7 @@ from crossling.inspect.draws import Drawn
 from crossling.inspect.plan import Plan
 from crossling.inspect.tables import tables
 from crossling.recipe import Recipe, build
-from crossling.recipes import xlm, xlm_e, xlm_r
+from crossling.recipes import veco, xlm, xlm_e, xlm_r
 from crossling.sampling import Pair, m2m, tempered, xy_lent
 
 WORKED = {("de", "en"): 800, ("en", "sw"): 40, ("en", "ta"): 60, ("de", "sw"): 10, ("de", "ta"): 20, ("sw", "ta"): 2}
@@ -83,7 +83,9 @@ def test_epochs_of_pairs_are_draws_over_what_there_is() -> None:
 
 
 def test_objectives_on_the_same_pairs_add_up() -> None:
-    one, two = (inspect(recipe(*more), shards_of(WORKED)) for more in ([], ["xlco=on", "xlco.pairs=95"]))
+    one, two = (
+        inspect(recipe(*more), shards_of(WORKED)) for more in ([], ["xlco=on", "xlco.pairs=95", "xlco.mixup=false"])
+    )
     assert one.pairs is not None
     assert two.pairs is not None
     assert two.pairs.epochs["de", "en"] / one.pairs.epochs["de", "en"] == pytest.approx((195 + 95) / 195)
@@ -225,7 +227,7 @@ def test_operations_of_the_published_model() -> None:
 
 
 def test_operations_are_averaged_over_the_tokens_of_the_objectives() -> None:
-    chosen = xlm("tiny").set(["xlco=on", "xlco.layer=1"])
+    chosen = xlm("tiny").set(["xlco=on", "xlco.layer=1", "xlco.mixup=false", "xlco.queue=0", "xlco.momentum=0"])
     net = network(chosen, 1000)
     of = {
         name: flops_per_token(chosen, net, {name: load})["full"]
@@ -235,7 +237,21 @@ def test_operations_are_averaged_over_the_tokens_of_the_objectives() -> None:
     assert both["full"] == pytest.approx((of["mlm"] * 1000 + of["tlm"] * 3000) / 4000)
     assert of["mlm"] < of["tlm"]  # longer sequences have more attention
     width, block = 128, 4 * 128**2 + 2 * 128 * 512
-    assert of["xlco"] == pytest.approx(3 * (2 * block + 4 * 50 * width + 2 * width**2 / 50))  # one layer of four
+    side, scores = 2 * block + 4 * 50 * width + 2 * width**2 / 50, 2 * width * 32 / 100  # one layer of four, 32 pairs
+    assert of["xlco"] == pytest.approx(3 * (side + scores))
+    queued = chosen.set(["xlco.queue=64", "xlco.momentum=0.9"])  # the keys' side is read forwards only
+    found = flops_per_token(queued, network(queued, 1000), {"xlco": Load(10, 100.0)})["full"]
+    assert found == pytest.approx((3 + 1) / 2 * side + 3 * 2 * scores)
+
+
+def test_two_streams_are_read_twice_and_cross_once() -> None:
+    chosen = veco("tiny")
+    net, load = network(chosen, 1000), Load(10, 100.0)
+    block, width, layers = 4 * 128**2 + 2 * 128 * 512, 128, 4
+    own, cross = 2 * block + 4 * 50 * width, 2 * 4 * width**2 + 4 * 50 * width
+    heads = 2 * 2 * (width**2 + 1000 * width) * 0.15
+    found = flops_per_token(chosen, net, {"ca_mlm": load})["full"]
+    assert found == pytest.approx(3 * (layers * (2 * own + cross) + heads))
 
 
 # ---- the page -----------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def test_the_recipes_we_ship_pass(recipe: Recipe) -> None:
 @pytest.mark.parametrize(
     ("differences", "sentence"),
     [
-        (["mrtd=off", "trtd=off"], "no objective is on; set one of mlm, tlm, mrtd, trtd, xlco"),
+        (["mrtd=off", "trtd=off"], "no objective is on; set one of mlm, tlm, mrtd, trtd, xlco, ca_mlm, ca_tlm"),
         (["mlm=on"], "mrtd already trains a generator with mlm; turn one of them off"),
         (["tlm=on"], "trtd already trains a generator with tlm; turn one of them off"),
         (["mrtd.length=600"], "mrtd.length is 600 (padded 600), more than model.max_length = 512"),
@@ -144,14 +144,16 @@ def test_an_absent_recipe_is_refused(tmp_path: Path) -> None:
 
 def test_parts_that_objectives_share_are_there_once(full_recipe: Recipe) -> None:
     net = build(full_recipe, 400)
-    assert sorted(net.parts) == ["generator", "generator_head", "projection", "rtd_head"]
+    momentum = ["key_encoder", "key_projection", "projection", "queue"]
+    assert sorted(net.parts) == ["generator", "generator_head", *momentum, "rtd_head"]
     alone = build(full_recipe.but(trtd=None), 400)
     assert sum(p.numel() for p in net.parameters()) == sum(p.numel() for p in alone.parameters())
 
 
 def test_generator_and_encoder_have_one_token_table(full_recipe: Recipe) -> None:
     net = build(full_recipe, 400)
-    tables = [p for name, p in net.named_parameters(remove_duplicate=False) if name.endswith("tokens.weight")]
+    found = dict(net.named_parameters(remove_duplicate=False))
+    tables = [p for name, p in found.items() if name.endswith("tokens.weight") and "key_encoder" not in name]
     assert len(tables) == 2
     assert tables[0] is tables[1]
     with torch.no_grad():

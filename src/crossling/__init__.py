@@ -5,11 +5,12 @@
     model.align("the white house", "la maison blanche")    # [(0, 0), (1, 2), (2, 1)]
 
 The names below are the public ones. Each is imported when it is first used, so that `crossling --help` does not wait
-for torch.
+for torch. In Python the import also makes our models known to `transformers.AutoModel` and its kin.
 """
 
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from crossling.evaluate.encode import Encoder as Encoder
     from crossling.evaluate.evaluate import evaluate as evaluate
     from crossling.evaluate.report import report as report
+    from crossling.export import export as export
     from crossling.inspect import inspect as inspect
     from crossling.load import load as load
     from crossling.quality.check import check as check
     from crossling.quality.clean import clean as clean
-    from crossling.recipe import Recipe as Recipe
-    from crossling.recipe import pretrain as pretrain
+    from crossling.recipe.pretrain import pretrain as pretrain
+    from crossling.recipe.recipe import Recipe as Recipe
     from crossling.vocabulary.vocab import vocab as vocab
     from crossling.vocabulary.vocabulary import Vocabulary as Vocabulary
 
@@ -40,7 +42,7 @@ _HOMES = {
     "BadInput": "errors",
     "Corpora": "corpora.corpus",
     "Encoder": "evaluate.encode",
-    "Recipe": "recipe",
+    "Recipe": "recipe.recipe",
     "Shards": "data.shards",
     "Vocabulary": "vocabulary.vocabulary",
     "align": "evaluate.alignment",
@@ -50,9 +52,10 @@ _HOMES = {
     "demo": "demo",
     "encode": "data.encode",
     "evaluate": "evaluate.evaluate",
+    "export": "export",
     "inspect": "inspect",
     "load": "load",
-    "pretrain": "recipe",
+    "pretrain": "recipe.pretrain",
     "recipes": "recipes",
     "report": "evaluate.report",
     "vocab": "vocabulary.vocab",
@@ -81,3 +84,16 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+
+def _is_command_line() -> bool:
+    """Whether this is `crossling` or `python -m crossling`, or a process they started, which keeps their argv."""
+    program = Path(*sys.argv[:1])
+    sought = program.name == "-m" and "crossling" in sys.orig_argv  # before the module has been found
+    return sought or program.stem == "crossling" or program.parts[-2:] == ("crossling", "__main__.py")
+
+
+# An exported folder opens with `import crossling` and `AutoModel.from_pretrained`: the classes must be registered by
+# then. The command line does without, so that its help does not wait for torch.
+if not _is_command_line():
+    import_module("crossling.model.heads")

@@ -73,6 +73,11 @@ def models(shards: Shards, seed: int = 0, steps: int = STEPS) -> dict[str, Recip
         xlco=XLCo(
             pairs=160,
             layer=3,
+            queue=0,
+            momentum=0.0,
+            mixup=False,
+            keep=0.0,
+            random=0.0,
             temperature=0.05,
             normalise=True,
             symmetric=True,

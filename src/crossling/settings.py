@@ -51,6 +51,11 @@ def read(cls: type[T], stored: Any, where: str) -> T:
     return cls(**values)
 
 
+def part(cls: type, name: str) -> Any:
+    """The dataclass that a field of `cls` holds, or may hold."""
+    return _dataclass_in(get_type_hints(cls)[name])
+
+
 def _assigned(value: Any, keys: list[str], text: str, full: str) -> Any:
     hints = get_type_hints(type(value))
     key = keys[0] if keys[0] in hints else f"{keys[0]}_"  # `lambda` is a word of Python, its field is `lambda_`

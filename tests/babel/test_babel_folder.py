@@ -21,6 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crossling.babel import Noise, babel, frames
+from crossling.babel.domain import DOMAINS
 from crossling.babel.language import Language, found_languages
 from crossling.babel.resources import chosen_pairs
 from crossling.babel.script import SCRIPTS
@@ -52,11 +53,11 @@ class Made:
         return [(a, b) for a, b in every if (self.languages[a].family == self.languages[b].family) == related]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Eight languages, so every script, order and morphology."""
+@pytest.fixture(scope="module", params=list(DOMAINS))
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Eight languages, so every script, order and morphology; all that is true of a folder is so in any domain."""
     folder = tmp_path_factory.mktemp("babel") / "made"
-    babel(folder, languages=8, sentences=1000, seed=SEED, noise=NOISE, alignment_sentences=60)
+    babel(folder, languages=8, sentences=1000, seed=SEED, noise=NOISE, alignment_sentences=60, domain=request.param)
     card = json.loads((folder / "babel.json").read_text(encoding="utf-8"))
     world = World(card["lemmas"], SEED)
     return Made(folder, card, {one.code: one for one in found_languages(8, world, SEED)})
@@ -99,9 +100,15 @@ def test_nothing_of_an_earlier_folder_is_lost(tmp_path: Path) -> None:
     (out / "corpora" / "mine.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(BadInput, match="holds languages made with other arguments"):
         small(out, seed=2)
+    with pytest.raises(BadInput, match="holds languages made with other arguments"):
+        small(out, seed=1, domain="science")
     small(out, seed=1)
     assert (out / "corpora" / "mine.txt").read_text(encoding="utf-8") == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    science = small(tmp_path / "science", seed=1, domain="science")
+    assert small(science, seed=1, domain="science") == science
+    with pytest.raises(BadInput, match="holds languages made with other arguments"):
+        small(science, seed=1)
 
 
 def test_text_is_documents_of_sentences_and_resources_fall(made: Made) -> None:
@@ -333,9 +340,10 @@ def test_any_number_of_languages_and_any_seed(languages: int, seed: int) -> None
         ({"sentences": 10}, "sentences"),
         ({"test_sentences": 0}, "test sentences"),
         ({"alignment_sentences": 0}, "test sentences"),
+        ({"domain": "sciences"}, "domain: there is no 'sciences'; did you mean 'science'"),
     ],
 )
-def test_what_cannot_be_made_is_refused(tmp_path: Path, options: dict[str, int], message: str) -> None:
+def test_what_cannot_be_made_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         small(tmp_path / "out", **options)
     assert not list(tmp_path.iterdir())

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from crossling.data import batches as module
 from crossling.data import blocks as blocks_module
-from crossling.data.batches import Batches, Corrupted, Examples, Work
+from crossling.data.batches import Batches, Corrupted, Examples, Split, Work
 from crossling.data.blocks import blocks
 from crossling.data.column import Column
 from crossling.data.noise import Noise
@@ -44,7 +44,7 @@ class Reader:
     stream: Literal["text", "pairs"] = "text"
     length: int = 16
     number: int = 8
-    whole: bool = True
+    split: Split = "never"
     inputs: tuple[str, ...] = ("ids",)
     expected: list[float] = field(default_factory=list, compare=False)
 
@@ -148,7 +148,7 @@ def shards(made: Shards, tmp_path_factory: pytest.TempPathFactory) -> Shards:
 
 
 def real_tasks() -> dict[str, Reader]:
-    return {"text": Reader(number=20, whole=False), "pairs": Reader("pairs", 24, number=9)}
+    return {"text": Reader(number=20, split="rows"), "pairs": Reader("pairs", 24, number=9)}
 
 
 # ---- a function of the step -------------------------------------------------------------------------------
@@ -491,8 +491,8 @@ def test_text_has_no_row() -> None:
 def test_splitting_changes_nothing_but_the_split(lengths: list[tuple[int, int]], micro: int) -> None:
     corpus = bitext(0, "en-sw", *map(list, zip(*lengths, strict=True)))
     whole, split = (
-        batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 61, 24, whole), micro=micro)[0]
-        for whole in (True, False)
+        batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 61, 24, kind), micro=micro)[0]
+        for kind in ("never", "rows")
     )
     assert len(whole.micro) == 1
     assert sequences(split) == sequences(whole)
@@ -509,7 +509,7 @@ def test_splitting_changes_nothing_but_the_split(lengths: list[tuple[int, int]],
 
 def test_micro_batches_are_no_smaller_than_need_be() -> None:
     shards = shards_of({"en": [7] * 40})
-    work = batches_of(shards, Reader(length=8, number=40, whole=False), micro=80)[0]
+    work = batches_of(shards, Reader(length=8, number=40, split="rows"), micro=80)[0]
     assert [batch["ids"].shape for _, batch in work.micro] == [(10, 8)] * 4
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crossling.data.rates import pair_counts, rates
+from crossling.errors import BadInput
 from crossling.sampling import Sampling, m2m, tempered, xy_lent
 
 BITEXTS = [
@@ -26,9 +28,8 @@ def shards(text: dict[str, int] | None = None, bitexts: list[Any] | None = None)
     found = [
         SimpleNamespace(corpus=c, languages=two, pairs=n) for c, two, n in (BITEXTS if bitexts is None else bitexts)
     ]
-    return SimpleNamespace(
-        manifest={"text": {language: {"tokens": n} for language, n in (text or {}).items()}}, bitexts=found
-    )
+    manifest = {"text": {language: {"tokens": n} for language, n in (text or {}).items()}}
+    return SimpleNamespace(path=Path("shards"), manifest=manifest, bitexts=found)
 
 
 COUNTS = {("de", "en"): 800, ("en", "sw"): 40, ("en", "ta"): 60, ("de", "sw"): 10, ("de", "ta"): 20, ("sw", "ta"): 2}
@@ -75,3 +76,34 @@ def test_nothing_gives_nothing() -> None:
     assert rates(shards(), "text", Sampling()) == {}
     assert rates(shards(bitexts=[]), "pairs", Sampling()) == {}
     assert rates(shards(bitexts=[("c", ("a", "b"), 0)]), "pairs", Sampling()) == {}
+
+
+def test_a_focus_takes_its_share_of_text_and_of_the_corpora_of_its_pairs() -> None:
+    held, sampling = shards({"en": 1000, "sw": 10, "ta": 30}), Sampling(focus="swh", replay=0.2)
+    assert rates(held, "text", sampling)["sw"] == pytest.approx(0.8)
+    found = rates(held, "pairs", sampling)
+    assert sum(rate for name, rate in found.items() if "sw" in name) == pytest.approx(0.8)
+    assert found["opus.de-en de-en"] == pytest.approx(3 * found["bible en-de"])
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_a_focus_that_is_only_in_pairs_leaves_text_as_it_was() -> None:
+    held = shards({"en": 1000, "de": 10, "sw": 0})
+    assert rates(held, "text", Sampling(focus="sw")) == rates(held, "text", Sampling())
+
+
+@pytest.mark.parametrize("stream", ["text", "pairs"])
+@pytest.mark.parametrize(
+    ("focus", "message"),
+    [
+        ("sw,sv", "shards: sampling.focus=sv is not in these shards; did you mean 'sw'?"),
+        (
+            "fr",
+            "shards: sampling.focus=fr is not in these shards; valid: de, en, ja, sw, ta",
+        ),  # its only corpus is empty
+    ],
+)
+def test_a_focus_that_is_not_there_is_named(stream: str, focus: str, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        rates(shards({"en": 5, "ja": 7, "yo": 0}), stream, Sampling(focus=focus))
+    assert str(caught.value) == message

@@ -169,8 +169,10 @@ def test_load(tmp_path: Path, encoder: Encoder) -> None:
 
 
 def test_load_refuses(tmp_path: Path, encoder: Encoder) -> None:
-    with pytest.raises(BadInput, match=r"no config\.json"):
+    with pytest.raises(BadInput, match="no such folder"):
         load(tmp_path / "nowhere")
+    with pytest.raises(BadInput, match=r"no config\.json"):
+        load(tmp_path)
     encoder.model.save_pretrained(tmp_path)
     encoder.tokenizer.save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")

@@ -11,9 +11,11 @@ from torch import Tensor
 from torch.testing import assert_close
 from transformers import AutoModel
 
+from crossling.model.config import CrosslingConfig
+from crossling.model.heads import LMHead, RTDHead
 from crossling.model.position import bucket
 from crossling.model.shape import SIZES
-from crossling.model.transformer import Block, CrosslingConfig, CrosslingModel, LMHead, RTDHead
+from crossling.model.transformer import Block, CrosslingModel
 
 
 def small(**changes: object) -> CrosslingModel:

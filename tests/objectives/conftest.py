@@ -1,45 +1,90 @@
 """A small network and small batches for the objectives."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise
-from crossling.data.packing import Batch, pack
-from crossling.model.transformer import CrosslingConfig, CrosslingModel
+from crossling.data.packing import Batch, fit, pack
+from crossling.model.shape import Shape
+from crossling.model.transformer import CrosslingModel
 from crossling.objectives import Network, Objective
 
 VOCABULARY = 40
 MASK = VOCABULARY - 1
 WIDTH = 32  # of a row: several sequences share one
+SHAPE = Shape(
+    layers=3, width=16, heads=2, feed_forward=32, generator_layers=2, max_length=WIDTH, dropout=0.0, init=0.3
+)
+
+
+def network(*objectives: Objective, **changes: Any) -> Network:
+    """With weights as after some training: no norm is the identity, no bias nothing, no copy equal to what it copies."""
+    torch.manual_seed(0)
+    shape = replace(SHAPE, **changes)
+    encoder = CrosslingModel(shape.config(VOCABULARY))
+    parts = {name: make() for o in objectives for name, make in o.parts(encoder, shape).items()}
+    net = Network(encoder, parts)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape)
+    return net
 
 
 def sentence(rng: np.random.Generator, words: int) -> np.ndarray:
     return np.append(rng.integers(4, MASK, size=words), 2)
 
 
-def pair_batch(objective: Objective, pairs: int = 6, rows: list[int] | None = None) -> Batch:
-    rng = np.random.default_rng(7)
-    sides = [[sentence(rng, int(rng.integers(3, 9))) for _ in range(pairs)] for _ in range(2)]
-    examples = Examples(sides[0], sides[1], np.array((rows or range(99))[:pairs]))
-    return packed(objective.corrupt(examples, Noise([1], 0, pairs), MASK))
+def pairs_of(number: int, rows: Sequence[int] | None = None, seed: int = 7) -> Examples:
+    """Translation pairs of three corpora; every row is of its own if not said."""
+    rng = np.random.default_rng(seed)
+    ids, others = ([sentence(rng, int(rng.integers(3, 9))) for _ in range(number)] for _ in range(2))
+    return Examples(ids, others, np.array((rows or range(number))[:number]), np.arange(number) % 3)
+
+
+def text_of(number: int) -> Examples:
+    """Blocks of one to three sentences."""
+    rng = np.random.default_rng(8)
+    sentences = [[sentence(rng, int(rng.integers(3, 9))) for _ in range(i % 3 + 1)] for i in range(number)]
+    return Examples([np.concatenate(block) for block in sentences])
+
+
+def corrupted(objective: Objective, examples: Examples, step: int = 0) -> Corrupted:
+    return objective.corrupt(examples, Noise([1], step, len(examples.ids)), MASK)
+
+
+def pair_batch(objective: Objective, pairs: int = 6, rows: Sequence[int] | None = None) -> Batch:
+    return packed(corrupted(objective, pairs_of(pairs, rows)))
 
 
 def text_batch(objective: Objective, blocks: int = 5) -> Batch:
-    rng = np.random.default_rng(8)
-    examples = Examples([sentence(rng, int(rng.integers(6, 15))) for _ in range(blocks)])
-    return packed(objective.corrupt(examples, Noise([2], 0, blocks), MASK))
+    return packed(corrupted(objective, text_of(blocks)))
 
 
 def packed(corrupted: Corrupted) -> Batch:
     batch = {name: torch.from_numpy(values) for name, values in corrupted.each.items()}
+    longest = [max(each) for each in zip(*(s.lengths_N.tolist() for s in corrupted.inputs.values()), strict=True)]
+    rows = fit(longest, WIDTH) if corrupted.paired else None
     for name, sequences in corrupted.inputs.items():
-        batch |= pack(sequences, WIDTH, name)
+        batch |= pack(sequences, WIDTH, name, rows)
     return batch
 
 
-def unpacked(batch: Batch, name: str = "ids") -> list[dict[str, torch.Tensor]]:
+def split(corrupted: Corrupted, *cuts: int) -> list[Batch]:
+    """The micro-batches of a step that is cut before these examples."""
+    number = len(next(iter(corrupted.inputs.values())).lengths_N)
+    borders = [0, *cuts, number]
+    return [packed(corrupted.between(start, stop)) for start, stop in zip(borders[:-1], borders[1:], strict=True)]
+
+
+def unpacked(batch: Batch, name: str = "ids") -> list[Batch]:
     """What the rows hold, one sequence at a time."""
     segments = batch[f"{name}_segments"]
     arrays = {key: value for key, value in batch.items() if value.shape == segments.shape}
@@ -47,23 +92,6 @@ def unpacked(batch: Batch, name: str = "ids") -> list[dict[str, torch.Tensor]]:
         {key: value[segments == number] for key, value in arrays.items()}
         for number in range(1, int(segments.max()) + 1)
     ]
-
-
-def network(*objectives: Objective, dropout: float = 0.0) -> Network:
-    torch.manual_seed(0)
-    config = CrosslingConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        dropout=dropout,
-        initializer_range=0.3,
-    )
-    encoder = CrosslingModel(config)
-    parts = {name: make() for o in objectives for name, make in o.parts(encoder, 2).items()}
-    return Network(encoder, parts)
 
 
 @pytest.fixture(autouse=True)

@@ -1,75 +1,106 @@
 """MRTD and TRTD against slow loops written from XLM-E's equations 1 to 5."""
 
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.testing import assert_close
 
 from crossling.data.batches import Examples
 from crossling.data.noise import Noise
-from crossling.objectives import MRTD, TRTD, Network
+from crossling.data.packing import Batch
+from crossling.objectives import MRTD, TRTD, Network, Objective
 from crossling.objectives.mrtd import sample
 
-from .conftest import MASK, network, pair_batch, text_batch, unpacked
+from . import slow
+from .conftest import MASK, VOCABULARY, corrupted, network, packed, pair_batch, text_batch, unpacked
 
-
-def slow_rtd(net: Network, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Generator and discriminator losses of Eq. 1 to 3, one sequence and one position at a time."""
-    generator = discriminator = torch.zeros(())
-    table = net.encoder.embeddings.tokens.weight
-    for sequence in unpacked(batch):
-        targets, noise = sequence["targets"], sequence["noise"]
-        length = len(targets)
-        hidden = net.parts["generator"](sequence["ids"][None]).last_hidden_state[0]
-        corrupt = targets.clone()
-        for i in range(length):
-            if sequence["masked"][i]:
-                p = torch.softmax(net.parts["generator_head"](hidden[i], table), -1)
-                generator = generator - torch.log(p[targets[i]])
-                chances = p.tolist()
-                piece, passed = 0, chances[0]
-                while passed <= float(noise[i]):  # the first piece at which the running sum passes the noise
-                    piece += 1
-                    passed += chances[piece]
-                corrupt[i] = piece
-        scores = net.parts["rtd_head"](net.encoder(corrupt[None]).last_hidden_state)[0]
-        for i in range(length):
-            replaced = torch.sigmoid(scores[i])
-            truth = corrupt[i] != targets[i]
-            discriminator = discriminator - torch.log(replaced if truth else 1 - replaced)
-    return generator, discriminator
-
-
-@pytest.mark.parametrize(
-    ("objective", "make", "terms"),
-    [(MRTD(rate=0.4), text_batch, ("mlm", "mrtd")), (TRTD(rate=0.4), pair_batch, ("tlm", "trtd"))],
+BOTH = pytest.mark.parametrize(
+    ("objective", "make"), [(MRTD(rate=0.4), text_batch), (TRTD(rate=0.4, span=2.0), pair_batch)], ids=["mrtd", "trtd"]
 )
-def test_the_losses_are_the_equations_in_value_and_gradient(objective, make, terms) -> None:  # type: ignore[no-untyped-def]
+TABLES = pytest.mark.parametrize("token_table", ["shared", "gdes", "untied"])
+
+
+class SlowRTD:
+    """Eq. 1 to 3, one sequence and one position at a time."""
+
+    def __init__(self, net: Network, batch: Batch) -> None:
+        generator, encoder = net.parts["generator"], net.encoder
+        self.generator_loss = self.detector_loss = torch.zeros((), dtype=torch.double)
+        self.masked = self.guessed = self.replaced = self.detected = self.tokens = 0
+        for sequence in unpacked(batch):
+            original = sequence["targets"].tolist()
+            hidden = slow.states(generator, sequence["ids"])[-1]
+            p = slow.language_model(net.parts["generator_head"], hidden, slow.table(generator))
+            text = list(original)
+            for i, x in enumerate(original):
+                if sequence["masked"][i]:
+                    self.generator_loss = self.generator_loss - torch.log(p[i, x])
+                    self.masked += 1
+                    self.guessed += int(p[i].argmax()) == x
+                    text[i] = draw(p[i].tolist(), sequence["noise"][i].item())
+            replaced = slow.detector(net.parts["rtd_head"], slow.states(encoder, torch.tensor(text))[-1])
+            for i, x in enumerate(original):
+                truth = text[i] != x
+                self.detector_loss = self.detector_loss - torch.log(replaced[i] if truth else 1 - replaced[i])
+                self.tokens += 1
+                self.replaced += truth
+                self.detected += (replaced[i].item() > 0.5) == truth
+
+
+def draw(chances: list[float], noise: float) -> int:
+    """The first piece at which the running sum passes the noise."""
+    passed = 0.0
+    for piece, chance in enumerate(chances):
+        passed += chance
+        if passed > noise:
+            return piece
+    raise AssertionError
+
+
+@BOTH
+@TABLES
+def test_the_losses_are_the_equations_in_value_and_gradient(
+    objective: MRTD, make: Callable[[Objective], Batch], token_table: str
+) -> None:
+    net, batch = network(objective, token_table=token_table), make(objective)
+
+    def fast() -> Tensor:
+        sums = objective.loss(net, batch)
+        return sums[objective.generator_term] + 3 * sums[objective.term]
+
+    def by_the_equations() -> Tensor:
+        expected = SlowRTD(net, batch)
+        return expected.generator_loss + 3 * expected.detector_loss
+
+    slow.agree(net, fast, by_the_equations)
+
+
+@BOTH
+def test_what_is_watched(objective: MRTD, make: Callable[[Objective], Batch]) -> None:
     net, batch = network(objective), make(objective)
-    sums = objective.loss(net, batch)
-    fast = [sums[term] for term in terms]
-    (fast[0] + 3 * fast[1]).backward()
-    gradients = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
-    net.zero_grad()
-    slow = slow_rtd(net, batch)
-    (slow[0] + 3 * slow[1]).backward()
-    assert_close(fast, list(slow), rtol=1e-4, atol=1e-4)
-    for name, parameter in net.named_parameters():
-        if parameter.grad is not None:
-            assert_close(gradients[name], parameter.grad, rtol=1e-3, atol=1e-3)
+    with torch.no_grad():
+        sums, expected = objective.loss(net, batch), SlowRTD(net, batch)
+    generator, detector = objective.generator_term, objective.term
+    bound = expected.masked * math.log(VOCABULARY) - expected.generator_loss
+    assert_close(sums[f"{generator}_bound"].double(), bound, rtol=1e-5, atol=1e-4)
+    assert int(sums[f"{generator}_accuracy"]) == expected.guessed
+    assert int(sums[f"{detector}_replaced"]) == expected.replaced > 0
+    assert int(sums[f"{detector}_accuracy"]) == expected.detected
+    counts = objective.counts(batch)
+    assert counts.keys() == sums.keys()
+    assert {counts[generator], counts[f"{generator}_bound"], counts[f"{generator}_accuracy"]} == {expected.masked}
+    assert {counts[detector], counts[f"{detector}_replaced"], counts[f"{detector}_accuracy"]} == {expected.tokens}
 
 
 def test_weights_are_one_and_lambda() -> None:
     assert MRTD(lambda_=50.0).weights == {"mlm": 1.0, "mrtd": 50.0}
     assert TRTD(lambda_=7.0).weights == {"tlm": 1.0, "trtd": 7.0}
-
-
-def test_each_loss_has_its_own_count() -> None:
-    objective = MRTD(rate=0.3)
-    batch = text_batch(objective)
-    counts = objective.counts(batch)
-    assert counts["mlm"] == int(batch["masked"].sum())
-    assert counts["mrtd"] == int((batch["targets"] != 1).sum())
 
 
 def test_every_masked_token_becomes_the_mask() -> None:
@@ -79,23 +110,87 @@ def test_every_masked_token_becomes_the_mask() -> None:
     assert len(set(out["noise"].tolist())) == 27
 
 
-def test_no_gradient_flows_from_the_discriminator_into_the_generator() -> None:
-    objective = MRTD(rate=0.4)
+# ---- labels --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("said", "replaced"), [(7, False), (9, True)], ids=["right", "wrong"])
+def test_a_sample_equal_to_the_original_is_original(said: int, replaced: bool) -> None:
+    """All text is the piece 7, and the generator says one piece only."""
+    objective = MRTD(rate=0.5)
     net = network(objective)
-    objective.loss(net, text_batch(objective))["mrtd"].backward()
-    own = {name: p for name, p in net.parts["generator"].named_parameters() if "embeddings.tokens" not in name}
-    assert all(p.grad is None for p in own.values())
+    with torch.no_grad():
+        net.parts["generator_head"].bias_V[said] = 1e4
+    batch = packed(corrupted(objective, Examples([np.array([7, 7, 7, 7, 7, 7, 2])] * 3)))
+    chosen = batch["masked"]
+    with torch.no_grad():
+        sums, (_, text, scores) = objective.loss(net, batch), objective.detect(net, batch)
+    assert (text[chosen] == said).all()
+    assert int(sums["mrtd_replaced"]) == (int(chosen.sum()) if replaced else 0)
+    p = torch.sigmoid(scores.double())
+    present = batch["targets"] != 1
+    expected = -torch.log(1 - p[present & ~chosen]).sum() - torch.log(p if replaced else 1 - p)[chosen].sum()
+    assert_close(sums["mrtd"].double(), expected)
 
 
-def test_the_token_table_is_shared_and_the_generator_has_no_dropout() -> None:
-    objective = MRTD()
-    net = network(objective, dropout=0.3)
+# ---- generator and discriminator -------------------------------------------------------------------------------
+
+
+@TABLES
+def test_no_gradient_flows_from_the_discriminator_into_the_generator(token_table: str) -> None:
+    """But for the table where they share one."""
+    objective = MRTD(rate=0.4)
+    net = network(objective, token_table=token_table)
+    found = slow.gradients(net, objective.loss(net, text_batch(objective))["mrtd"])
+    reached = {name for name, values in found.items() if values.any()}
+    generator = {name for name in reached if name.startswith(("parts.generator.", "parts.generator_head."))}
+    assert generator == set()
+    assert all(name in reached for name in found if name.startswith("parts.rtd_head."))
+    tables = {"shared": "tokens.weight", "gdes": "tokens.delta_VD", "untied": "tokens.weight"}
+    assert {name for name in reached if "tokens" in name} == {f"encoder.embeddings.{tables[token_table]}"}
+
+
+@TABLES
+def test_the_generators_loss_moves_the_table_that_it_owns(token_table: str) -> None:
+    objective = MRTD(rate=0.4)
+    net = network(objective, token_table=token_table)
+    objective.loss(net, text_batch(objective))["mlm"].backward()
+    moved = {id(p) for p in net.parameters() if p.grad is not None and p.grad.any()}
+    assert id(net.parts["generator"].embeddings.tokens.weight) in moved
+    encoder = {id(p) for p in net.encoder.parameters()}
+    both = {id(p) for p in net.parts["generator"].parameters()}
+    assert moved & encoder <= both  # of the discriminator, at most what the generator has too
+
+
+@TABLES
+def test_the_generators_tables_stand_where_the_recipe_says(token_table: str) -> None:
+    net = network(MRTD(), token_table=token_table)
+    ours, its = net.encoder.embeddings.tokens, net.parts["generator"].embeddings.tokens
+    assert (ours is its) == (token_table == "shared")
+    if token_table == "gdes":
+        assert ours.base is its
+    if token_table == "untied":
+        assert not torch.allclose(ours.weight, its.weight, atol=0.5)
+
+
+def test_the_generator_has_fewer_layers_and_no_cross_attention() -> None:
+    net = network(MRTD(), cross_attention=True)
     generator = net.parts["generator"]
-    assert generator.embeddings.tokens is net.encoder.embeddings.tokens
     assert len(generator.blocks) == 2
-    assert {module.p for module in generator.modules() if isinstance(module, torch.nn.Dropout)} == {0.0}
-    assert {block.attention.dropout for block in generator.blocks} == {0.0}
-    assert net.encoder.embeddings.dropout.p == 0.3
+    assert generator.config.hidden_size == net.encoder.config.hidden_size
+    assert not any("cross" in name for name, _ in generator.named_parameters())
+
+
+def test_the_generator_has_no_dropout_while_the_discriminator_has() -> None:
+    objective = MRTD(rate=0.4)
+    net, batch = network(objective, dropout=0.3).train(), text_batch(objective)
+    with torch.no_grad():
+        (logits, text, scores), (again, same_text, others) = (objective.detect(net, batch) for _ in range(2))
+    assert torch.equal(logits, again)
+    assert torch.equal(text, same_text)
+    assert not torch.equal(scores, others)
+
+
+# ---- sampling --------------------------------------------------------------------------------------------------
 
 
 def test_sampling_follows_the_softmax() -> None:

@@ -1,110 +1,159 @@
-"""Contrast against a slow loop written from InfoXLM's equation 6, and who may be a negative."""
+"""Contrast against a slow loop written from InfoXLM's §3.3, over whole steps, and who may be a negative."""
 
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch import Tensor
 from torch.testing import assert_close
 
+from crossling.data.packing import Batch
 from crossling.objectives import Network, XLCo
 
-from .conftest import network, pair_batch, unpacked
+from . import slow
+from .conftest import corrupted, network, packed, pairs_of, split, unpacked
 
-PAPER = XLCo(layer=2, temperature=1.0)
+EQUATION_6 = XLCo(layer=2, queue=0, momentum=0.0, mixup=False, temperature=1.0, rate=0.0)
+QUEUE = replace(EQUATION_6, queue=8, momentum=0.7, temperature=0.5)
+ROWS = [[0, 1, 2, 3, 4, 5, 6, 7], [1, 9, 9, 2, 8, 1, 5, 6], [6, 6, 3, 2, 1, 0, 9, 8]]  # of pairs, step by step
 
 
-def slow_xlco(objective: XLCo, net: Network, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """- log f(c1, c2) / sum over c' of f(c1, c'), f = exp(g . g / tau); rows of one set are no negatives."""
+class SlowContrast:
+    """What §3.3 says, one query and one candidate at a time: keys, queue and key encoder are its own."""
 
-    def g(ids: torch.Tensor) -> torch.Tensor:
-        states = net.encoder(ids[None], output_hidden_states=True).hidden_states[objective.layer][0]
-        pooled = states[0] if objective.pooling == "cls" else states.mean(0)
-        vector = net.parts["projection"](pooled).double()  # exp without a subtracted maximum needs the room
-        return F.normalize(vector, dim=-1) if objective.normalise else vector
+    def __init__(self, objective: XLCo, net: Network) -> None:
+        self.objective = objective
+        self.key_encoder = deepcopy(net.encoder)  # the same parameters at first
+        self.key_projection = deepcopy(net.parts["projection"])
+        self.queue: list[tuple[Tensor, set[int]]] = []
 
-    queries, keys = ([g(sequence[side]) for sequence in unpacked(batch, side)] for side in ("query", "key"))
+    def g(self, encoder: Any, projection: Any, ids: Tensor) -> Tensor:
+        states = slow.states(encoder, ids)[self.objective.layer]
+        pooled = states[0] if self.objective.pooling == "cls" else states.sum(0) / len(ids)
+        vector = slow.linear(pooled, projection)
+        return vector / vector.pow(2).sum().sqrt() if self.objective.normalise else vector
 
-    def one_way(left: list[torch.Tensor], right: list[torch.Tensor]) -> torch.Tensor:
-        total = torch.zeros((), dtype=torch.double)
-        for i, query in enumerate(left):
-            allowed = [j for j in range(len(right)) if j == i or batch["row"][j] != batch["row"][i]]
-            f = {j: torch.exp(query @ right[j] / objective.temperature) for j in allowed}
-            total = total - torch.log(f[i] / sum(f.values()))
-        return total
+    def query(self, net: Network, ids: Tensor) -> Tensor:
+        return self.g(net.encoder, net.parts["projection"], ids)
 
-    forth = one_way(queries, keys)
-    return (forth + one_way(keys, queries)) / 2 if objective.symmetric else forth
+    def key(self, net: Network, ids: Tensor) -> Tensor:
+        if self.objective.momentum:
+            return self.g(self.key_encoder, self.key_projection, ids).detach()
+        vector = self.query(net, ids)  # the key encoder is the query encoder
+        return vector.detach() if self.objective.queue else vector
+
+    def sums(self, net: Network, batch: Batch) -> dict[str, Tensor]:
+        """- log f(c1, c2) / sum over c' in N of f(c1, c'), what is right, and log |N| - L."""
+        sides = {side: [each[side] for each in unpacked(batch, side)] for side in ("query", "key")}
+        rows = [set(pair) for pair in batch["rows"].tolist()]
+        ways = [("query", "key"), ("key", "query")] if self.objective.symmetric else [("query", "key")]
+        sums = {name: torch.zeros((), dtype=torch.double) for name in ("xlco", "xlco_accuracy", "xlco_bound")}
+        for asking, answering in ways:
+            keys = [self.key(net, ids) for ids in sides[answering]]
+            for i, ids in enumerate(sides[asking]):
+                others = [(keys[j], rows[j]) for j in range(len(keys)) if j != i]
+                negatives = [key for key, its in (self.queue if self.objective.queue else others) if not its & rows[i]]
+                asked = self.query(net, ids)
+                f = [torch.exp(asked @ key / self.objective.temperature) for key in [keys[i], *negatives]]
+                loss = -torch.log(f[0] / sum(f))
+                sums["xlco"] = sums["xlco"] + loss / len(ways)
+                sums["xlco_accuracy"] += float(all(f[0] > other for other in f[1:])) / len(ways)
+                sums["xlco_bound"] += (math.log(len(f)) - loss.detach()) / len(ways)
+        return sums
+
+    def keys_of(self, net: Network, batch: Batch) -> list[tuple[Tensor, set[int]]]:
+        keys = [self.key(net, each["key"]).detach() for each in unpacked(batch, "key")]
+        return list(zip(keys, map(set, batch["rows"].tolist()), strict=True))
+
+    def enter(self, keys: list[tuple[Tensor, set[int]]]) -> None:
+        self.queue = [*self.queue, *keys][-self.objective.queue :]
+
+    @torch.no_grad()
+    def follow(self, net: Network) -> None:
+        m = self.objective.momentum
+        for its, ours in ((self.key_encoder, net.encoder), (self.key_projection, net.parts["projection"])):
+            for key, query in zip(its.parameters(), ours.parameters(), strict=True):
+                key.copy_(m * key + (1 - m) * query)
+
+
+def steps_of(objective: XLCo, seed: int = 7) -> Iterator[list[Batch]]:
+    """The micro-batches of one step after the other; pairs of one row meet in a step and over steps."""
+    for step in itertools.count():
+        drawn = corrupted(objective, pairs_of(8, ROWS[step % 3], seed + step), step)
+        cuts = [1] if objective.mixup else [3, 5]
+        yield split(drawn, *cuts) if objective.split == "examples" else [packed(drawn)]
+
+
+def assert_queues_are_equal(net: Network, expected: SlowContrast) -> None:
+    """Whatever order it keeps them in."""
+    queue = net.parts["queue"]
+    assert len(queue.keys_AD) == len(expected.queue) == expected.objective.queue
+    found = sorted(zip(queue.keys_AD.tolist(), map(set, queue.rows_A2.tolist()), strict=True), key=lambda each: each[0])
+    wanted = sorted(((key.tolist(), its) for key, its in expected.queue), key=lambda each: each[0])
+    assert [its for _, its in found] == [its for _, its in wanted]
+    assert_close(torch.tensor([key for key, _ in found]), torch.tensor([key for key, _ in wanted]), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "objective",
+    ("objective", "norm"),
     [
-        PAPER,
-        replace(PAPER, temperature=0.25),
-        XLCo(layer=3, temperature=0.1, normalise=True, symmetric=True, pooling="mean"),
+        (EQUATION_6, "post"),
+        (replace(EQUATION_6, symmetric=True, normalise=True, temperature=0.1, pooling="mean", layer=3), "post"),
+        (replace(EQUATION_6, mixup=True, rate=0.3), "pre"),
+        (replace(EQUATION_6, momentum=0.7), "post"),
+        (replace(EQUATION_6, momentum=0.7, symmetric=True, pooling="mean", layer=0), "pre"),
+        (replace(QUEUE, momentum=0.0), "post"),
+        (replace(QUEUE, momentum=0.0, symmetric=True, normalise=True, temperature=0.1), "post"),
+        (QUEUE, "post"),
+        (replace(QUEUE, mixup=True, rate=0.3), "post"),
+        (replace(QUEUE, queue=3, pooling="mean"), "pre"),
+        (replace(QUEUE, queue=29, symmetric=True, layer=3), "pre"),
     ],
-    ids=["equation 6", "the authors' temperature", "cosine, symmetric, mean"],
+    ids=[
+        "equation 6",
+        "both ways, cosine, mean, last layer",
+        "mixup in the batch",
+        "momentum in the batch",
+        "momentum in the batch, both ways, layer 0",
+        "queue without momentum",
+        "queue without momentum, both ways, cosine",
+        "queue",
+        "queue and mixup",
+        "queue shorter than a step, pre-norm below the last layer",
+        "queue of several steps, both ways, pre-norm last layer",
+    ],
 )
-@pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4, 5], [0, 1, 0, 2, 0, 1]], ids=["all different", "multi-way"])
-def test_the_loss_is_the_equation_in_value_and_gradient(objective: XLCo, rows: list[int]) -> None:
-    net, batch = network(objective), pair_batch(objective, rows=rows)
-    fast = objective.loss(net, batch)["xlco"]
-    fast.backward()
-    gradients = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
-    net.zero_grad()
-    slow = slow_xlco(objective, net, batch)
-    slow.backward()
-    assert_close(fast.double(), slow, rtol=1e-4, atol=1e-4)
-    for name, parameter in net.named_parameters():
-        if parameter.grad is not None:
-            assert_close(gradients[name], parameter.grad, rtol=1e-3, atol=1e-3)
-
-
-def test_layers_above_the_universal_one_get_no_gradient() -> None:
-    net = network(PAPER)
-    PAPER.loss(net, pair_batch(PAPER))["xlco"].backward()
-    assert all(p.grad is None for p in net.encoder.blocks[2].parameters())
-    assert all(p.grad is not None for p in net.encoder.blocks[1].parameters())
-
-
-def test_own_translations_are_no_negatives() -> None:
-    """Were all pairs of one row, nothing would be left to tell apart: the loss is zero."""
-    net = network(PAPER)
-    assert PAPER.loss(net, pair_batch(PAPER, rows=[4] * 6))["xlco"].item() == pytest.approx(0.0, abs=1e-6)
-    assert PAPER.loss(net, pair_batch(PAPER))["xlco"].item() > 0.1
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.15, 0.5])
-def test_both_sides_are_masked_at_the_rate(rate: float) -> None:
-    batch = pair_batch(replace(PAPER, rate=rate), pairs=99)
-    for side in ("query", "key"):
-        words = (batch[side] > 3).sum()
-        assert ((batch[side] == 39).sum() / words).item() == pytest.approx(rate, abs=0.05)
-
-
-def test_the_projection_is_one_matrix_and_nothing_else() -> None:
-    [(name, weight)] = network(PAPER).parts["projection"].named_parameters()
-    assert (name, tuple(weight.shape)) == ("weight", (16, 16))
-
-
-def test_without_a_layer_the_models_universal_one_is_taken() -> None:
-    net, batch = network(PAPER), pair_batch(PAPER)  # 3 layers: 2 is two thirds up
-    assert torch.equal(replace(PAPER, layer=None).loss(net, batch)["xlco"], PAPER.loss(net, batch)["xlco"])
-
-
-def test_scores_keep_their_digits_under_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cosines of two vectors, divided by 0.05: bfloat16 would leave a few dozen values."""
-    objective = XLCo(layer=2, temperature=0.05, normalise=True)
-    net, batch = network(objective), pair_batch(objective, pairs=40)
-    query, key = torch.randn(40, 16), torch.randn(40, 16)
-    vectors = {"query": F.normalize(query, dim=-1), "key": F.normalize(key, dim=-1)}
-    monkeypatch.setattr(XLCo, "represent", lambda *given: vectors[given[-1]])
-    exact = objective.loss(net, batch)["xlco"]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(objective.loss(net, batch)["xlco"], exact)
-
-
-def test_the_count_is_pairs() -> None:
-    assert PAPER.counts(pair_batch(PAPER))["xlco"] == 6
-    assert replace(PAPER, pairs=77).examples(123.4) == 77
+def test_whole_steps_are_the_equations_in_value_and_gradient(objective: XLCo, norm: str) -> None:
+    """Three steps, each of several micro-batches where it may be split, with a step of the optimizer after each."""
+    net = network(objective, norm=norm)
+    expected = SlowContrast(objective, net)
+    before, again = steps_of(objective, seed=70), steps_of(objective, seed=70)
+    objective.begin(net, before)
+    while objective.queue and len(expected.queue) < objective.queue:
+        expected.enter([key for batch in next(again) for key in expected.keys_of(net, batch)])
+    assert torch.equal(next(before)[0]["query"], next(again)[0]["query"])  # as many steps as that takes
+    if objective.queue:
+        assert_queues_are_equal(net, expected)
+    for micro in itertools.islice(steps_of(objective), 3):
+        found = [objective.loss(net, batch) for batch in micro]
+        wanted = [expected.sums(net, batch) for batch in micro]
+        for name in found[0]:
+            assert_close(sum(each[name] for each in found).double(), sum(each[name] for each in wanted), rtol=1e-4, atol=1e-4)  # type: ignore[union-attr]  # fmt: skip
+        slow.agree(net, lambda: sum(each["xlco"] for each in found), lambda: sum(each["xlco"] for each in wanted))  # type: ignore[arg-type,return-value]  # noqa: B023
+        keys = [key for batch in micro for key in expected.keys_of(net, batch)]
+        with torch.no_grad():
+            for parameter in net.parameters():
+                if parameter.requires_grad:
+                    parameter += 0.05 * torch.randn(parameter.shape)
+        objective.after_step(net)
+        if objective.queue:
+            expected.enter(keys)
+            assert_queues_are_equal(net, expected)
+        expected.follow(net)

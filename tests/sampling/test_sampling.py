@@ -12,7 +12,9 @@ from .graphs import STAR, WORKED
 
 
 def test_defaults_are_those_of_the_papers() -> None:
-    expected = Sampling(text_alpha=0.7, pair_rule="alpha", pair_alpha=0.7, pivot=None, relax=False)
+    expected = Sampling(
+        text_alpha=0.7, pair_rule="alpha", pair_alpha=0.7, pivot=None, relax=False, focus=None, replay=0.5
+    )
     assert Sampling() == expected
 
 

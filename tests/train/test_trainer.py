@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,10 @@ def by_hand(recipe: Recipe, shards: Shards) -> tuple[Network, dict[str, float]]:
     """The network with the gradient of its first step, one example of each objective at a time where that may be,
     and the mean of each term."""
     net = build(recipe, shards.vocabulary_size).train()
-    work = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, micro_tokens=1)[0]
+    batches = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, micro_tokens=1)
+    for name, objective in recipe.objectives.items():  # with what would come after the last step
+        objective.begin(net, ([*batches.of(name, step)] for step in count(recipe.steps)))
+    work = batches[0]
     totals: dict[str, Tensor] = {}
     for name, batch in work.micro:
         for term, value in recipe.objectives[name].loss(net, batch).items():
@@ -108,12 +112,12 @@ def test_a_step_is_adam_on_the_clipped_gradient_of_weights_times_means(
     [row] = rows(tmp_path / "run")
     assert row["gradient_norm"] == pytest.approx(norm, rel=1e-4)
     for term, mean in means.items():
-        assert row[term] == pytest.approx(mean, rel=1e-5), term
+        assert row[term] == pytest.approx(mean, rel=1e-5, abs=1e-5), term
     assert row["lr"] == pytest.approx(0.01 / 4)
     # Adam's first step is g / (|g| + epsilon), after decay; both by hand.
     for (name, old), (_, new) in zip(net.named_parameters(), trained.named_parameters(), strict=True):
-        if old.grad is None:
-            assert torch.equal(old, new), name
+        if old.grad is None:  # it learns nothing, but the momentum encoder follows
+            assert torch.equal(old, new) != name.startswith("parts.key_"), name
             continue
         gradient = old.grad * (1.5 / norm)
         kept = old.detach() * (1 - row["lr"] * (0.01 if old.ndim > 1 else 0.0))
@@ -159,7 +163,9 @@ def test_splitting_into_micro_batches_changes_nothing_but_rounding(
                     ("split", "whole"))  # fmt: skip
     moved = load_file(tmp_path / "whole" / "checkpoints" / "0000003" / "model.safetensors")
     for name in whole:
-        torch.testing.assert_close(split[name], whole[name], atol=2e-5, rtol=1e-4, msg=name)
+        torch.testing.assert_close(
+            split[name], whole[name], atol=2e-5, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
+        )
     # The last of the four steps alone moved the weights a hundred times as far as splitting did.
     assert max(float((moved[name] - whole[name]).abs().max()) for name in whole) > 2e-3
 

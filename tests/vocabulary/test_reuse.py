@@ -124,9 +124,9 @@ def test_a_name_that_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(*_: object, **__: object) -> None:
         raise OSError("no network in tests")
 
-    monkeypatch.setattr("crossling.vocabulary.reuse.model_info", offline)
+    monkeypatch.setattr("crossling.hub.model_info", offline)
     for name in ("nobody/no-such-model", "./no such/folder/at all"):
-        with pytest.raises(BadInput, match="no such folder, and the hub did not offer a model of this name"):
+        with pytest.raises(BadInput, match="no such folder"):
             reuse(name)
 
 

@@ -21,6 +21,9 @@ Then languages say it. What they differ in is what the world's languages differ 
   function word another says by an affix, or not at all.
 - Words: some concepts have a synonym, some forms mean two things.
 
+One family can write in two domains (`domain`): stories of people, and a science of things with terms of its own.
+Languages and words are the same, what is said is not, so that adapting a model to a domain can be studied.
+
 A language (`language`) keeps, for each word that it says, the node of the frame that the word expresses. So
 word alignment (`alignment`) is not annotated but known: content words of one node are sure links, function
 words and what corresponds to them are possible ones.

@@ -11,6 +11,7 @@ from typing import Any
 
 from crossling.babel.benchmarks import write_alignment, write_retrieval
 from crossling.babel.corpora import MULTI, Corpora
+from crossling.babel.domain import DOMAINS, GENERAL
 from crossling.babel.frame import Frame
 from crossling.babel.heldout import ALIGNMENT, RETRIEVAL, HeldOut
 from crossling.babel.language import Language, found_languages
@@ -36,19 +37,21 @@ def babel(
     noise: Noise = Noise(),  # noqa: B008 - frozen
     test_sentences: int = 400,
     alignment_sentences: int = 100,
+    domain: str = GENERAL.name,
 ) -> Path:
     """Invents `languages` languages and writes their corpora, benchmarks and truth into the folder `out`.
 
-    `sentences` is the monolingual text of the best-resourced language. The same arguments give the same bytes, so a
+    `sentences` is the monolingual text of the best-resourced language. The languages are those of `seed`, `lemmas` and
+    their number, in every `domain` (general, science). The same arguments give the same bytes, so a
     folder that was written with them is left as it is; any other folder that is not empty is refused.
     """
     out = Path(out)
     arguments = {"seed": seed, "lemmas": lemmas, "sentences": sentences, "noise": asdict(noise)}
-    arguments |= {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences}
-    _check(languages, sentences, lemmas, test_sentences, alignment_sentences)
+    arguments |= {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences, "domain": domain}
+    _check(languages, sentences, lemmas, test_sentences, alignment_sentences, domain)
     if _is_there(out, languages, arguments):
         return out
-    world = World(lemmas, seed)
+    world = World(lemmas, seed, DOMAINS[domain])
     spoken = found_languages(languages, world, seed)
     resources = Resources.plan([language.code for language in spoken], sentences)
     heldout = HeldOut(world, spoken, seed, {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences})
@@ -75,7 +78,7 @@ def babel(
                 for candidate in heldout.remaining(split)
             ),
         )
-        write_json(folder / CARD, arguments | _card(world, spoken, resources))
+        write_json(folder / CARD, _card(arguments, world, spoken, resources))
     return out
 
 
@@ -87,7 +90,7 @@ def frames(out: Path, part: str) -> Iterator[Frame]:
     card_path = Path(out) / CARD
     if not card_path.is_file():
         raise BadInput(f"{out}: not a babel folder, it has no {CARD}; make one with crossling babel")
-    card = json.loads(card_path.read_text(encoding="utf-8"))
+    card = _read_card(card_path)
     counts = {f"text/{one['code']}": one["sentences"] for one in card["languages"]}
     counts |= {f"pairs/{name}": rows for name, rows in card["pairs"].items()} | {MULTI: card["multi"]}
     if part in (RETRIEVAL, ALIGNMENT):
@@ -96,7 +99,7 @@ def frames(out: Path, part: str) -> Iterator[Frame]:
         return (Frame.from_json(one["frame"]) for one in kept if one["split"] == part)
     if part not in counts:
         raise BadInput(f"{out}: there is no part {part!r}{nearest(part, [*counts, RETRIEVAL, ALIGNMENT])}")
-    world = World(card["lemmas"], card["seed"])
+    world = World(card["lemmas"], card["seed"], DOMAINS[card["domain"]])
     return (frame for document in documents(world, card["seed"], part, counts[part]) for frame in document)
 
 
@@ -107,7 +110,7 @@ def _is_there(out: Path, languages: int, arguments: dict[str, Any]) -> bool:
     if not out.is_dir() or not any(out.iterdir()):
         return False
     try:
-        card = json.loads((out / CARD).read_text(encoding="utf-8"))
+        card = _read_card(out / CARD)
         known = {name: card[name] for name in arguments}
         spoken = len(card["languages"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -117,7 +120,7 @@ def _is_there(out: Path, languages: int, arguments: dict[str, Any]) -> bool:
     return True
 
 
-def _check(languages: int, sentences: int, lemmas: int, test: int, alignment: int) -> None:
+def _check(languages: int, sentences: int, lemmas: int, test: int, alignment: int, domain: str) -> None:
     if languages not in LANGUAGES:
         raise BadInput(f"languages: {languages} given, expected {LANGUAGES[0]} to {LANGUAGES[-1]}")
     if lemmas not in LEMMAS:
@@ -126,10 +129,19 @@ def _check(languages: int, sentences: int, lemmas: int, test: int, alignment: in
         raise BadInput(f"sentences: {sentences} given, expected at least {FEWEST_SENTENCES}")
     if test < 1 or alignment < 1:
         raise BadInput(f"test sentences: {test} and {alignment} given, expected at least 1 of each")
+    if domain not in DOMAINS:
+        raise BadInput(f"domain: there is no {domain!r}{nearest(domain, DOMAINS)}")
 
 
-def _card(world: World, languages: list[Language], resources: Resources) -> dict[str, Any]:
-    return {
+def _read_card(path: Path) -> dict[str, Any]:
+    """What was written; a card that says nothing of a domain is of a general folder."""
+    return {"domain": GENERAL.name} | json.loads(path.read_text(encoding="utf-8"))
+
+
+def _card(arguments: dict[str, Any], world: World, languages: list[Language], resources: Resources) -> dict[str, Any]:
+    if world.domain is GENERAL:
+        arguments = {name: value for name, value in arguments.items() if name != "domain"}
+    return arguments | {
         "languages": [
             {
                 "code": one.code,

@@ -6,8 +6,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from crossling.babel.domain import GENERAL
 from crossling.babel.frame import Entity, Frame, is_name
-from crossling.babel.world import ANIMATE, TOPICS, World
+from crossling.babel.world import TOPICS, World
 
 LINKERS = ("because", "when", "if")
 MODALITIES = ("can", "must", "want")
@@ -17,7 +18,9 @@ ROOM_FOR_CLAUSE = 5  # concepts of the longest sentence that still takes a claus
 
 def documents(world: World, seed: int, part: str, sentences: int) -> Iterator[list[Frame]]:
     """The documents of one named part of the data, `sentences` frames in all; the same for the same arguments."""
-    rng = random.Random(f"{seed}/documents/{part}")
+    # The general domain goes without its name, as it did when it was the only one.
+    domain = "" if world.domain is GENERAL else f"{world.domain.name}/"
+    rng = random.Random(f"{seed}/documents/{domain}{part}")
     left = sentences
     while left > 0:
         document = Story(world, rng).tell(min(left, rng.randint(SHORTEST, LONGEST)))
@@ -29,11 +32,11 @@ class Story:
     """The state of one document while it is being told."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
-        self.world, self.rng = world, rng
+        self.world, self.domain, self.rng = world, world.domain, rng
         self.topic = rng.randrange(TOPICS)
-        self.tense = rng.choices(("past", "present", "future"), (6, 3, 2))[0]
+        self.tense = rng.choices(("past", "present", "future"), self.domain.tenses)[0]
         self.cast = [self._newcomer() for _ in range(3)]
-        self.place = world.member(("place",) if rng.random() < 0.75 else ("town",), self.topic, rng)
+        self.place = world.member(("place",) if rng.random() < 1 - self.domain.towns else ("town",), self.topic, rng)
         self.known: set[str] = set()
         self.spoken_of: Entity | None = None
 
@@ -44,15 +47,15 @@ class Story:
 
     def _newcomer(self) -> Entity:
         rng = self.rng
-        if rng.random() < 0.3:
+        if rng.random() < self.domain.named:
             return Entity(self.world.member(("name",), self.topic, rng))
-        return Entity(self.world.member(ANIMATE, self.topic, rng), plural=rng.random() < 0.25)
+        return Entity(self.world.member(self.domain.cast, self.topic, rng), plural=rng.random() < 0.25)
 
     def _sentence(self, time: str) -> Frame:
         frame = self._event(self.world.verb(self.topic, self.rng), time)
         if self.world.verb_class(frame.verb).complement:
             return replace(frame, linker="that", clause=self._subordinate())
-        if self.rng.random() < 0.2 and len(frame.concepts()) <= ROOM_FOR_CLAUSE:
+        if self.rng.random() < self.domain.clauses and len(frame.concepts()) <= ROOM_FOR_CLAUSE:
             return replace(frame, linker=self.rng.choice(LINKERS), clause=self._subordinate())
         return frame
 
@@ -93,7 +96,7 @@ class Story:
             self.cast[-1] = Entity(self.world.member(classes, self.topic, self.rng))
             fitting = self.cast[-1:]
         agent = self.rng.choice(fitting)
-        if agent is self.spoken_of and self.rng.random() < 0.5:
+        if agent is self.spoken_of and self.rng.random() < self.domain.pronouns:
             return replace(agent, pronoun=True)
         self.spoken_of = agent
         return self._mention(agent)
@@ -108,7 +111,7 @@ class Story:
         while concept == agent.concept:
             concept = self.world.companion(verb, classes, self.topic, self.rng)
         many = self.rng.random()
-        count = self.rng.randint(2, 12) if many < 0.08 else None
+        count = self.rng.randint(2, 12) if many < self.domain.counted else None
         return self._mention(Entity(concept, plural=many < 0.3, count=count))
 
     def _place(self) -> Entity:

@@ -2,7 +2,8 @@
 
 Concepts belong to semantic classes. Verbs choose the classes of their participants, and verbs and nouns favour
 the companions that share their taste, so that a sentence's context tells about a missing word.
-Inside a class frequency falls with rank after Zipf; a topic lifts the concepts that belong to it.
+Inside a class frequency falls with rank after Zipf; a topic lifts the concepts that belong to it. A domain decides
+which concepts rank first and what verbs ask for; the concepts themselves, their topics and tastes are the same in each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+
+from crossling.babel.domain import ANIMATE, GENERAL, Domain, VerbClass
 
 TOPICS = 8
 ON_TOPIC = 5.0
@@ -25,31 +28,18 @@ NOUNS = {"person": 0.10, "animal": 0.08, "food": 0.10, "tool": 0.10, "goods": 0.
 MODIFIERS = {"temper": 0.04, "look": 0.05}
 ADVERBS = {"manner": 0.02, "time": 0.02}
 
-
-@dataclass(frozen=True)
-class VerbClass:
-    """What the verbs of a class ask of their participants."""
-
-    share: float
-    agents: tuple[str, ...]
-    patients: tuple[str, ...] = ()
-    recipients: tuple[str, ...] = ()
-    relations: tuple[str, ...] = ("in", "near")
-    complement: bool = False
-
-
-ANIMATE = ("person", "animal")
 VERBS = {
-    "consume": VerbClass(0.025, ANIMATE, ("food",)),
-    "make": VerbClass(0.025, ("person",), ("tool", "goods", "food")),
-    "handle": VerbClass(0.025, ("person",), ("tool", "goods", "nature")),
-    "give": VerbClass(0.020, ("person",), ("goods", "food", "tool"), ANIMATE),
-    "perceive": VerbClass(0.025, ANIMATE, ("person", "animal", "goods", "nature")),
-    "care": VerbClass(0.020, ("person",), ("person", "animal", "nature")),
-    "move": VerbClass(0.025, ANIMATE, relations=("to", "from")),
-    "rest": VerbClass(0.020, ANIMATE),
-    "say": VerbClass(0.015, ("person",), complement=True),
+    "consume": 0.025,
+    "make": 0.025,
+    "handle": 0.025,
+    "give": 0.020,
+    "perceive": 0.025,
+    "care": 0.020,
+    "move": 0.025,
+    "rest": 0.020,
+    "say": 0.015,
 }
+TERMS = 3  # one of so many lemmas in every class, the rarest ones, is a term of the science
 
 
 @dataclass(frozen=True)
@@ -68,11 +58,12 @@ class Choice:
 
 
 class World:
-    """All concepts of one seed, and what may be drawn where."""
+    """All concepts of one seed, and what may be drawn where in a domain."""
 
-    def __init__(self, lemmas: int, seed: int) -> None:
+    def __init__(self, lemmas: int, seed: int, domain: Domain = GENERAL) -> None:
+        self.domain = domain
         rng = random.Random(f"{seed}/world")
-        shares = NOUNS | {name: verb.share for name, verb in VERBS.items()} | MODIFIERS | ADVERBS
+        shares = NOUNS | VERBS | MODIFIERS | ADVERBS
         self.classes = {
             name: [f"{name}-{rank}" for rank in range(1, count + 1)] for name, count in _counts(shares, lemmas).items()
         }
@@ -81,12 +72,14 @@ class World:
             "town": [f"town-{rank}" for rank in range(1, PLACE_NAMES + 1)],
         }
         self.class_of = {concept: name for name, members in (self.classes | self.names).items() for concept in members}
+        self.terms = {concept for members in self.classes.values() for concept in members[-(len(members) // TERMS) :]}
         self._weight: dict[str, float] = {}
         self._topic: dict[str, int] = {}
         self._taste: dict[str, int] = {}
         for members in (self.classes | self.names).values():
-            for rank, concept in enumerate(members):
-                self._weight[concept] = 1 / (rank + 1)
+            ranked = sorted(members, key=lambda concept: concept not in self.terms) if domain.terms_first else members
+            self._weight |= {concept: 1 / rank for rank, concept in enumerate(ranked, start=1)}
+            for concept in members:
                 self._topic[concept] = rng.randrange(TOPICS)
                 self._taste[concept] = rng.randrange(TASTES)
         self._choices: dict[tuple[tuple[str, ...], int, int | None], Choice] = {}
@@ -100,10 +93,10 @@ class World:
         return [concept for members in self.classes.values() for concept in members]
 
     def verb(self, topic: int, rng: random.Random) -> str:
-        return self._choice(tuple(VERBS), topic).draw(rng)
+        return self._choice(tuple(self.domain.verbs), topic).draw(rng)
 
     def verb_class(self, verb: str) -> VerbClass:
-        return VERBS[self.class_of[verb]]
+        return self.domain.verbs[self.class_of[verb]]
 
     def member(self, classes: tuple[str, ...], topic: int, rng: random.Random) -> str:
         """Any concept of these classes, those of the topic more often."""

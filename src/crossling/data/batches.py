@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 from crossling.data.blocks import blocks
 from crossling.data.draws import Draws
 from crossling.data.noise import LONGEST, MOST_EXAMPLES, Noise
-from crossling.data.packing import Batch, Sequences, pack
+from crossling.data.packing import Batch, Sequences, fit, pack
 from crossling.data.rates import rates
 from crossling.data.shards import Bitext, Sentences, Shards
 from crossling.errors import BadInput
@@ -39,21 +39,22 @@ class Examples:
     ids: Sequence[np.ndarray]
     others: Sequence[np.ndarray] = ()  # the translations, for pairs
     row_N: np.ndarray | None = None  # equal for all translations of one row of a multi-way set; unique otherwise
+    corpus_N: np.ndarray | None = None  # which corpus each pair is from
 
     def alone(self) -> Sequences:
         """<s> ids"""
-        return _opened(self.ids)
+        return opened(self.ids)
 
     def translations(self) -> Sequences:
         """<s> others"""
-        return _opened(self.others)
+        return opened(self.others)
 
     def joined(self) -> Sequences:
         """<s> source </s> target </s>"""
-        return _opened(self.ids, self.others)
+        return opened(self.ids, self.others)
 
 
-def _opened(*parts: Sequence[np.ndarray]) -> Sequences:
+def opened(*parts: Sequence[np.ndarray]) -> Sequences:
     """<s> and the parts of each sequence, in turn."""
     columns = [[_BOS] * len(parts[0]), *parts]
     flat = np.concatenate([part for sequence in zip(*columns, strict=True) for part in sequence]).astype(np.int64)
@@ -69,7 +70,16 @@ class Corrupted:
     """What an objective makes of examples: sequences by the name of the input, and what belongs to each example."""
 
     inputs: dict[str, Sequences]
-    each: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N]
+    each: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
+    paired: bool = False  # row k of every input is to hold the same examples
+
+    def between(self, start: int, stop: int) -> Corrupted:
+        inputs = {name: sequences.between(start, stop) for name, sequences in self.inputs.items()}
+        return Corrupted(inputs, {name: values[start:stop] for name, values in self.each.items()}, self.paired)
+
+
+# How the work of a step may be split into micro-batches: between rows, between examples, or not at all.
+Split = Literal["rows", "examples", "never"]
 
 
 class Task(Protocol):
@@ -80,7 +90,7 @@ class Task(Protocol):
     @property
     def length(self) -> int: ...  # tokens of a sequence at most
     @property
-    def whole(self) -> bool: ...  # the batch must not be split into micro-batches
+    def split(self) -> Split: ...
     def examples(self, expected_length: float) -> int: ...  # of one step, over all ranks
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted: ...
     def counts(self, batch: Batch) -> dict[str, int]: ...
@@ -99,9 +109,17 @@ class Batches(Dataset[Work]):
     """batches[step] is the work of that step."""
 
     def __init__(
-        self, shards: Shards, tasks: Mapping[str, Task], sampling: Sampling, seed: int, micro_tokens: int
+        self,
+        shards: Shards,
+        tasks: Mapping[str, Task],
+        sampling: Sampling,
+        seed: int,
+        micro_tokens: int,
+        alternate: bool = False,  # text on even steps, pairs on odd ones
     ) -> None:
         self.tasks, self.micro_tokens, self.mask = tasks, micro_tokens, shards.vocabulary_size - 1
+        # With one stream alone there is nothing to alternate with.
+        self.alternate = alternate and len({task.stream for task in tasks.values()}) == 2
         # Keyed by its name and not by its place, so that turning one task off leaves the others' data as they are.
         self.keys = {name: [seed, int.from_bytes(name.encode())] for name in tasks}
         self.groups = {name: _groups(shards, task, sampling) for name, task in tasks.items()}
@@ -128,13 +146,22 @@ class Batches(Dataset[Work]):
         counts: dict[str, int] = {}
         tokens = 0
         for name, task in self.tasks.items():
-            corrupted = self._corrupted(name, step)
+            turn = step
+            if self.alternate:
+                if (task.stream == "pairs") != (step % 2 == 1):
+                    continue
+                turn = step // 2  # so that a stream leaves out nothing
+            corrupted = self._corrupted(name, turn)
             tokens += sum(int(sequences.lengths_N.sum()) for sequences in corrupted.inputs.values())
             for batch in _packed(corrupted, task, self.micro_tokens):
                 micro.append((name, batch))
                 for term, count in task.counts(batch).items():
                     counts[term] = counts.get(term, 0) + count
         return Work(micro, counts, tokens)
+
+    def of(self, name: str, step: int) -> Iterator[Batch]:
+        """The micro-batches of one task."""
+        return _packed(self._corrupted(name, step), self.tasks[name], self.micro_tokens)
 
     def _corrupted(self, name: str, step: int) -> Corrupted:
         task, groups = self.tasks[name], self.groups[name]
@@ -146,23 +173,45 @@ class Batches(Dataset[Work]):
         # Either order, so that no language always comes first.
         turned = [(b, a) if turn else (a, b) for (a, b, _), turn in zip(drawn, noise.each("order") < 0.5, strict=True)]
         rows = np.asarray([row for _, _, row in drawn])
-        return task.corrupt(Examples([a for a, _ in turned], [b for _, b in turned], rows), noise, self.mask)
+        return task.corrupt(Examples([a for a, _ in turned], [b for _, b in turned], rows, group_N), noise, self.mask)
 
 
 def _packed(corrupted: Corrupted, task: Task, micro_tokens: int) -> Iterator[Batch]:
     """Rows of the task's length, as many at once as `micro_tokens` allows."""
     width = -(-task.length // MULTIPLE) * MULTIPLE
-    batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.each.items()}
-    for name, sequences in corrupted.inputs.items():
-        batch |= pack(sequences, width, name)
-    if task.whole:
+    if task.split == "examples":
+        for part in _parts(corrupted, micro_tokens):
+            yield _rows(part, width)
+        return
+    batch = _rows(corrupted, width)
+    if task.split == "never":
         yield batch
         return
-    # Of a step that is split only rows are handed on: an example is known by its segment.
+    # Of a step that is split between rows only these are handed on: an example is known by its segment.
     rows = {name: values for name, values in batch.items() if values.ndim == 2}
     at_once = max(1, micro_tokens // width)
     for start in range(0, len(next(iter(rows.values()))), at_once):
         yield {name: values[start : start + at_once] for name, values in rows.items()}
+
+
+def _rows(corrupted: Corrupted, width: int) -> Batch:
+    batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.each.items()}
+    shared = None
+    if corrupted.paired:
+        longest_N = np.maximum.reduce([sequences.lengths_N for sequences in corrupted.inputs.values()])
+        shared = fit(longest_N.tolist(), width)
+    for name, sequences in corrupted.inputs.items():
+        batch |= pack(sequences, width, name, shared)
+    return batch
+
+
+def _parts(corrupted: Corrupted, micro_tokens: int) -> Iterator[Corrupted]:
+    """Examples in their order, about `micro_tokens` at once."""
+    tokens_N = np.sum([sequences.lengths_N for sequences in corrupted.inputs.values()], axis=0)
+    part_N = np.cumsum(tokens_N) // micro_tokens
+    starts = np.flatnonzero(np.diff(part_N, prepend=-1))
+    for start, stop in zip(starts, [*starts[1:], len(tokens_N)], strict=True):
+        yield corrupted.between(int(start), int(stop))
 
 
 _NOTHING = np.empty(0, dtype=np.int64)

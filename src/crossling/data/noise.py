@@ -8,6 +8,7 @@ else: not by rank, micro-batch or worker, nor by what was drawn before. Made for
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 import xxhash
@@ -37,6 +38,12 @@ class Noise:
     def __init__(self, key: Sequence[int], step: int, examples: int) -> None:
         stream = np.random.SeedSequence([*key, step]).generate_state(1, np.uint64)
         self.seed_N = mixed(stream + np.arange(examples, dtype=np.uint64) * GOLDEN)
+
+    def of(self, example_N: np.ndarray) -> Noise:
+        """The random numbers of some of the examples, as if there were no others."""
+        some = copy(self)
+        some.seed_N = self.seed_N[example_N]
+        return some
 
     def each(self, purpose: str) -> np.ndarray:
         """One number from [0, 1) for each example."""

@@ -37,6 +37,11 @@ class Sequences:
         """Where each token stands in its sequence."""
         return places(self.lengths_N)
 
+    def between(self, start: int, stop: int) -> Sequences:
+        """Some of them."""
+        first, last = int(self.lengths_N[:start].sum()), int(self.lengths_N[:stop].sum())
+        return Sequences(self.lengths_N[start:stop], {name: each[first:last] for name, each in self.tokens.items()})
+
 
 def fit(lengths: Sequence[int], width: int) -> list[list[int]]:
     """Which sequences share a row: the longest first, each into the fullest row that still has room (best fit)."""
@@ -58,13 +63,13 @@ def fit(lengths: Sequence[int], width: int) -> list[list[int]]:
     return rows
 
 
-def pack(sequences: Sequences, width: int, name: str) -> Batch:
+def pack(sequences: Sequences, width: int, name: str, rows: list[list[int]] | None = None) -> Batch:
     """Every array of the tokens as rows [R, W]: ids padded with <pad>, marks with False, numbers with 0. Beside them
     NAME_segments [R, W], the number of the sequence a token belongs to (from 1 on; 0 is padding), and NAME_starts [N],
-    where each sequence begins in the flattened rows.
+    where each sequence begins in the flattened rows. Which sequences share a row may be told.
     """
     lengths = sequences.lengths_N.tolist()
-    rows = fit(lengths, width)
+    rows = fit(lengths, width) if rows is None else rows
     starts_N = np.empty(len(lengths), dtype=np.int64)
     for number, row in enumerate(rows):
         starts_N[row] = number * width + np.cumsum([0, *(lengths[index] for index in row[:-1])])

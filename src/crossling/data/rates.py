@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from crossling.data.shards import Shards
+from crossling.errors import BadInput, nearest
 from crossling.sampling import Pair, Sampling
 
 
 def rates(shards: Shards, stream: str, sampling: Sampling) -> dict[str, float]:
     """The probability of each language (`sw`) or of each corpus in a language pair (`opus en-sw`)."""
+    check_focus(shards, sampling)
     if stream == "text":
         return sampling.of_text({language: entry["tokens"] for language, entry in shards.manifest["text"].items()})
     counts = pair_counts(shards, sampling.pivot)
@@ -28,6 +30,14 @@ def pair_counts(shards: Shards, pivot: str | None = None) -> dict[Pair, int]:
             pair = unordered(bitext.languages)
             counts[pair] = counts.get(pair, 0) + bitext.pairs
     return counts
+
+
+def check_focus(shards: Shards, sampling: Sampling) -> None:
+    """A language in focus must be there, in text or in pairs."""
+    there = {language for language, entry in shards.manifest["text"].items() if entry["tokens"]}
+    there |= {language for bitext in shards.bitexts if bitext.pairs for language in bitext.languages}
+    for language in sorted(sampling.focused - there):
+        raise BadInput(f"{shards.path}: sampling.focus={language} is not in these shards{nearest(language, there)}")
 
 
 def unordered(languages: tuple[str, str]) -> Pair:

@@ -14,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from huggingface_hub import model_info, try_to_load_from_cache
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-import crossling.model.transformer  # noqa: F401  registers our architecture with AutoModel
 from crossling.errors import BadInput, nearest
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.links import link
+from crossling.hub import TOKENIZER, WEIGHTS, model_folder
+from crossling.model.pretrained import pretrained, unreadable
 
 POOLINGS = ("mean", "cls")
 TOKENS_PER_BATCH = 4096  # padding included; the states of all 25 layers of a large model then stay under half a GiB
@@ -187,51 +186,17 @@ class Encoder:
 def load(model: str | Path) -> Encoder:
     """An encoder from an exported folder, any Hugging Face folder, or by its name on the hub; only safetensors are
     read, and no code that comes with a model is run."""
-    folder = Path(model)
-    # A name on the hub is `model` or `owner/model`; anything else, or inside a folder that is here, means a folder.
-    local = folder.exists() or len(folder.parts) > 2 or (len(folder.parts) == 2 and folder.parent.exists())
-    if local:
-        _check_folder(folder)
-    else:
-        local = _ask_hub(str(model))
+    folder = model_folder(model, TOKENIZER + WEIGHTS)
+    network = pretrained(folder, model)
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
+        raise BadInput(f"{model}: no tokenizer here; save the model's tokenizer into the same folder")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=local, trust_remote_code=False)
-        network, loading = AutoModel.from_pretrained(
-            str(model),
-            local_files_only=local,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise BadInput(f"{model}: transformers cannot load it ({str(error).splitlines()[0]})") from error
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # each kind of tokenizer has its own errors
+        raise unreadable(model, error) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise BadInput(f"{model}: no fast tokenizer; save tokenizer.json, as AutoTokenizer does, into the folder")
-    absent = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
-    if absent:  # transformers would fill them with random numbers
-        raise BadInput(f"{model}: {len(absent)} weights are missing, the first {absent[0]!r}; export the model again")
     return Encoder(network, tokenizer, str(model), getattr(network.config, "universal_layer", None))
-
-
-def _ask_hub(name: str) -> bool:
-    """True where the model was fetched before, False where the hub has it; asked once, since downloads retry long."""
-    if isinstance(try_to_load_from_cache(name, "config.json"), str):
-        return True
-    try:
-        model_info(name, timeout=10)
-    except Exception:  # unknown there, no network, no permission: each version of the client has its own errors
-        raise BadInput(f"{name}: no such folder, and the hub did not offer a model of this name") from None
-    return False
-
-
-def _check_folder(folder: Path) -> None:
-    if not (folder / "config.json").is_file():
-        raise BadInput(f"{folder}: no config.json here; give a run or a Hugging Face model folder")
-    if not any(folder.glob("*.safetensors")):
-        raise BadInput(f"{folder}: no .safetensors weights here, and others are not opened; convert the model first")
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
-        raise BadInput(f"{folder}: no tokenizer here; save the model's tokenizer into the same folder")
 
 
 @dataclass(frozen=True)

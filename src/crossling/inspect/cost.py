@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from crossling.model.heads import LMHead
 from crossling.model.position import Gate
-from crossling.model.transformer import CrosslingModel, LMHead
-from crossling.objectives import Network, Objective, XLCo
+from crossling.model.shape import Shape
+from crossling.model.transformer import CrosslingModel
+from crossling.objectives import CAMLM, Network, Objective, XLCo
 from crossling.recipe import Recipe, build
 
 BOTH_WAYS = 3  # forwards once, backwards twice as much
@@ -54,35 +56,62 @@ def flops_per_token(recipe: Recipe, net: Network, loads: Mapping[str, Load]) -> 
     """`full`: all matrices, heads and attention, both ways, averaged over the tokens of a step, for MFU.
     `paper`: 6 for each weight of the encoder's layers, which is how XLM-E's Table 4 seems to count."""
     tokens = sum(load.tokens for load in loads.values())
-    forwards = sum(_forwards(recipe.objectives[name], net, load) * load.tokens for name, load in loads.items())
-    layers = sum(parameter.numel() for parameter in net.encoder.blocks.parameters())
-    return {"full": BOTH_WAYS * forwards / tokens, "paper": 6.0 * layers}
+    operations = sum(_cost(recipe.objectives[name], net, load) * load.tokens for name, load in loads.items())
+    layers = sum(parameter.numel() for block in net.encoder.blocks for parameter in block.parameters())
+    return {"full": operations / tokens, "paper": 6.0 * layers}
 
 
-def _forwards(objective: Objective, net: Network, load: Load) -> float:
-    """Operations for each token of an objective's examples, forwards."""
-    layers, length = len(net.encoder.blocks), load.length
-    if isinstance(objective, XLCo):  # reads the two sides of a pair apart, and only up to its layer
-        layers = net.encoder.config.universal_layer if objective.layer is None else objective.layer
-        length = length / 2
-    operations = _encoder(net.encoder, layers, length)
-    for name in objective.parts(net.encoder, 1):  # the depth of a generator does not change its name
+def _cost(objective: Objective, net: Network, load: Load) -> float:
+    """Operations for each token of an objective's examples, both ways."""
+    if isinstance(objective, XLCo):
+        return _contrast(objective, net, load)
+    if isinstance(objective, CAMLM):
+        return _two_streams(objective, net, load)
+    operations = _encoder(net.encoder, len(net.encoder.blocks), load.length)
+    for name in objective.parts(net.encoder, Shape(1, 1, 1, 1, 1)):  # the shape does not change the names
         part = net.parts[name]
         if isinstance(part, CrosslingModel):
-            operations += _encoder(part, len(part.blocks), length)
+            operations += _encoder(part, len(part.blocks), load.length)
         elif isinstance(part, LMHead):  # where something was masked
-            table = net.encoder.config.vocab_size * net.encoder.config.hidden_size
-            operations += 2 * (_weights(part) + table) * objective.rate  # type: ignore[attr-defined]
-        elif isinstance(objective, XLCo):  # once for a sentence
-            operations += 2 * _weights(part) / length
+            operations += _lm_head(net, part) * objective.rate  # type: ignore[attr-defined]
         else:
             operations += 2 * _weights(part)
-    return operations
+    return BOTH_WAYS * operations
+
+
+def _contrast(objective: XLCo, net: Network, load: Load) -> float:
+    """The two sides of a pair are read apart (two joined pairs with mixup), and only up to the layer of contrast. Keys
+    that learn nothing are read forwards only."""
+    layers = net.encoder.config.universal_layer if objective.layer is None else objective.layer
+    length = load.length if objective.mixup else load.length / 2
+    one_side = _encoder(net.encoder, layers, length) + 2 * _weights(net.parts["projection"]) / length
+    candidates = objective.queue or objective.pairs
+    scores = 2 * net.encoder.config.hidden_size * candidates / (2 * length)
+    learns = objective.queue == 0 and objective.momentum == 0
+    sides = BOTH_WAYS if learns else (BOTH_WAYS + 1) / 2
+    more = 2 if objective.symmetric and not learns else 1
+    return sides * more * one_side + BOTH_WAYS * (2 if objective.symmetric else 1) * scores
+
+
+def _two_streams(objective: CAMLM, net: Network, load: Load) -> float:
+    """Both sequences of a pair twice: without and with cross-attention."""
+    length, width = load.length / 2, net.encoder.config.hidden_size
+    own = _encoder(net.encoder, len(net.encoder.blocks), length)
+    cross = sum(2 * _weights(block.cross) + 4 * length * width for block in net.encoder.blocks)
+    heads = 2 * _lm_head(net, net.parts["lm_head"]) * objective.rate
+    return BOTH_WAYS * (2 * own + cross + heads)
+
+
+def _lm_head(net: Network, head: nn.Module) -> float:
+    return 2 * (_weights(head) + net.encoder.config.vocab_size * net.encoder.config.hidden_size)
 
 
 def _encoder(encoder: CrosslingModel, layers: int, length: float) -> float:
+    """Self-attention and feed-forward; cross-attention is counted where it is plugged in."""
     attention = 4 * length * encoder.config.hidden_size
-    return sum(2 * _weights(block) + attention for block in encoder.blocks[:layers])
+    return sum(
+        2 * (_weights(block.attention) + _weights(block.feed_forward)) + attention for block in encoder.blocks[:layers]
+    )
 
 
 def _weights(module: nn.Module) -> int:

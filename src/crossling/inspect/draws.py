@@ -14,14 +14,13 @@ from typing import Any, Generic, TypeVar
 
 from crossling.data.batches import Task
 from crossling.data.blocks import FULL
-from crossling.data.rates import pair_counts, unordered
+from crossling.data.rates import check_focus, pair_counts, unordered
 from crossling.data.shards import Bitext, Shards
 from crossling.errors import BadInput
 from crossling.inspect.cost import Load
 from crossling.recipe import Recipe
 from crossling.sampling import RULES, OutOfReach, Pair, Sampling
-
-NOTHING = 1e-12  # a pair with a probability below this is never drawn
+from crossling.sampling.sampling import NOTHING
 
 Key = TypeVar("Key", str, Pair)
 
@@ -74,6 +73,7 @@ def text(recipe: Recipe, shards: Shards) -> Drawn[str] | None:
     entries = {language: entry for language, entry in shards.manifest["text"].items() if entry["tokens"]}
     if not entries:
         raise BadInput(f"{shards.path}: the recipe needs text and these shards have none")
+    check_focus(shards, recipe.sampling)
     counts = {language: entry["tokens"] for language, entry in entries.items()}
     rates = recipe.sampling.of_text(counts)
     loads = {}
@@ -98,6 +98,7 @@ def pairs(recipe: Recipe, shards: Shards) -> Drawn[Pair] | None:
     if not counts:
         wanted = f"translation pairs with {pivot}" if pivot else "translation pairs"
         raise BadInput(f"{shards.path}: the recipe needs {wanted} and these shards have none")
+    check_focus(shards, recipe.sampling)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         rates = recipe.sampling.of_pairs(counts)

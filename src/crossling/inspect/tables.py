@@ -37,9 +37,11 @@ def _run(plan: Plan) -> Table:
         table.add_row(f"FLOPs ({kind})", f"{flops / 1e6:,.0f} M a token, {flops * tokens:.2e} in all")
     sampling = recipe.sampling
     pivot = f", only with {sampling.pivot}" if sampling.pivot else ""
-    table.add_row(
-        "sampling", f"text^{sampling.text_alpha:g}; pairs by {sampling.pair_rule}, {sampling.pair_alpha:g}{pivot}"
-    )
+    rule = f"text^{sampling.text_alpha:g}; pairs by {sampling.pair_rule}, {sampling.pair_alpha:g}{pivot}"
+    focus = ", ".join(sorted(sampling.focused))
+    # The shares are those asked for; where only one of the two is there, it has everything, as the rates show.
+    shares = f"; {1 - sampling.replay:.0%} for {focus}, {sampling.replay:.0%} for all others" if focus else ""
+    table.add_row("sampling", rule + shares)
     return table
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from crossling.model.transformer import CrosslingConfig
+from crossling.model.config import CrosslingConfig
+from crossling.model.tables import TokenTable
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,11 @@ class Shape:
     absolute: bool = True  # learned absolute positions
     relative: bool = True  # relative position bias, shared table
     gate: bool = True  # gate on the relative bias
+    cross_attention: bool = False  # a module in every layer that reads a paired sequence (VECO)
+    token_table: TokenTable = "shared"  # how generator and discriminator hold theirs
     dropout: float = 0.1  # of the encoder; the generator has none
     init: float = 0.02  # standard deviation of the initial weights
+    norm_epsilon: float = 1e-5
     universal_layer: int | None = None  # the layer whose mean is the sentence vector; two thirds up if not said
 
     def config(self, vocabulary: int) -> CrosslingConfig:
@@ -36,8 +40,10 @@ class Shape:
             absolute_positions=self.absolute,
             relative_positions=self.relative,
             gated=self.gate,
+            cross_attention=self.cross_attention,
             dropout=self.dropout,
             initializer_range=self.init,
+            layer_norm_eps=self.norm_epsilon,
             universal_layer=self.universal_layer,
         )
 

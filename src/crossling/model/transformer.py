@@ -1,71 +1,32 @@
-"""The encoder, native to Hugging Face, and the two heads that stand on it.
+"""The encoder, native to Hugging Face.
 
 Layer 0 is the embedding output, everywhere; layer k is the output of block k.
 """
-# B sequences, H heads, L positions, D width, K width of a head, V vocabulary, M masked positions
+# B sequences, L positions, T positions of the paired sequence, H heads, D width
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 
-from crossling.model.position import Gate, RelativePositionTable
-
-
-class CrosslingConfig(PreTrainedConfig):
-    model_type = "crossling"
-
-    def __init__(
-        self,
-        vocab_size: int = 250_002,
-        hidden_size: int = 768,
-        num_hidden_layers: int = 12,
-        num_attention_heads: int = 12,
-        intermediate_size: int = 3072,
-        max_position_embeddings: int = 512,
-        norm: Literal["post", "pre"] = "post",  # LayerNorm after each residual sum (BERT) or before each branch
-        absolute_positions: bool = True,
-        relative_positions: bool = True,
-        gated: bool = True,
-        relative_buckets: int = 32,
-        relative_max_distance: int = 128,
-        dropout: float = 0.1,
-        initializer_range: float = 0.02,
-        layer_norm_eps: float = 1e-5,
-        universal_layer: int | None = None,  # whose mean is the sentence vector; two thirds up if not said
-        pad_token_id: int = 1,
-        bos_token_id: int = 0,
-        eos_token_id: int = 2,
-        **kwargs: Any,
-    ) -> None:
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.num_hidden_layers = num_hidden_layers
-        self.num_attention_heads = num_attention_heads
-        self.intermediate_size = intermediate_size
-        self.max_position_embeddings = max_position_embeddings
-        self.norm = norm
-        self.absolute_positions = absolute_positions
-        self.relative_positions = relative_positions
-        self.gated = gated
-        self.relative_buckets = relative_buckets
-        self.relative_max_distance = relative_max_distance
-        self.dropout = dropout
-        self.initializer_range = initializer_range
-        self.layer_norm_eps = layer_norm_eps
-        self.universal_layer = round(num_hidden_layers * 2 / 3) if universal_layer is None else universal_layer
-        super().__init__(**kwargs, pad_token_id=pad_token_id, bos_token_id=bos_token_id, eos_token_id=eos_token_id)  # type: ignore[call-arg]
+from crossling.model.attention import CrossAttention, SelfAttention, unseen
+from crossling.model.config import CrosslingConfig
+from crossling.model.initial import initialise
+from crossling.model.position import RelativePositionTable
+from crossling.model.tables import DisentangledEmbedding
 
 
 class Embeddings(nn.Module):
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.tokens: nn.Embedding | DisentangledEmbedding = nn.Embedding(config.vocab_size, config.hidden_size)
         self.positions = (
             nn.Embedding(config.max_position_embeddings, config.hidden_size) if config.absolute_positions else None
         )
@@ -81,35 +42,16 @@ class Embeddings(nn.Module):
         return self.dropout(self.norm(hidden_BLD))
 
 
-class SelfAttention(nn.Module):
-    def __init__(self, config: CrosslingConfig) -> None:
-        super().__init__()
-        self.heads = config.num_attention_heads
-        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
-        self.out = nn.Linear(config.hidden_size, config.hidden_size)
-        gated = config.relative_positions and config.gated
-        self.gate = Gate(config.hidden_size // config.num_attention_heads, self.heads) if gated else None
-        self.dropout = config.dropout
+class Block(GradientCheckpointingLayer):
+    """Self-attention, cross-attention where there is a paired sequence, feed-forward; each with its norm."""
 
-    def forward(self, hidden_BLD: Tensor, bias_HLL: Tensor | None, hidden_from_B1LL: Tensor | None) -> Tensor:
-        query, key, value = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(hidden_BLD).chunk(3, dim=-1)
-        )
-        mask = hidden_from_B1LL
-        if bias_HLL is not None:
-            bias = bias_HLL if self.gate is None else self.gate(query)[..., None] * bias_HLL
-            mask = (bias if hidden_from_B1LL is None else bias + hidden_from_B1LL).to(query.dtype)
-            mask = mask.expand(query.shape[0], -1, -1, -1)
-        dropout = self.dropout if self.training else 0.0
-        mixed_BHLK = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        return self.out(mixed_BHLK.transpose(1, 2).flatten(2))
-
-
-class Block(nn.Module):
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
         self.attention = SelfAttention(config)
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        if config.cross_attention:
+            self.cross = CrossAttention(config)
+            self.cross_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.feed_forward = nn.Sequential(
             nn.Linear(config.hidden_size, config.intermediate_size),
             nn.GELU(),
@@ -119,20 +61,38 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
-    def forward(self, hidden: Tensor, bias_HLL: Tensor | None, hidden_from_B1LL: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        hidden: Tensor,
+        bias_HLL: Tensor | None,
+        unseen_B1LL: Tensor | None,
+        paired_BTD: Tensor | None = None,
+        paired_unseen_B1LT: Tensor | None = None,
+    ) -> Tensor:
         if self.pre_norm:
-            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias_HLL, hidden_from_B1LL))
+            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias_HLL, unseen_B1LL))
+            if paired_BTD is not None:
+                hidden = hidden + self.dropout(self.cross(self.cross_norm(hidden), paired_BTD, paired_unseen_B1LT))
             return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
-        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, bias_HLL, hidden_from_B1LL)))
+        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, bias_HLL, unseen_B1LL)))
+        if paired_BTD is not None:
+            hidden = self.cross_norm(hidden + self.dropout(self.cross(hidden, paired_BTD, paired_unseen_B1LT)))
         return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
 
 
-class CrosslingModel(PreTrainedModel):
-    """A Transformer encoder with gated relative position bias."""
-
+class CrosslingPreTrainedModel(PreTrainedModel):
     config: CrosslingConfig
     config_class = CrosslingConfig
     base_model_prefix = "encoder"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["Block"]  # noqa: RUF012 - as Hugging Face names it
+
+    def _init_weights(self, module: nn.Module) -> None:
+        initialise(module, self.config.initializer_range)
+
+
+class CrosslingModel(CrosslingPreTrainedModel):
+    """A Transformer encoder with gated relative position bias."""
 
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__(config)
@@ -142,7 +102,7 @@ class CrosslingModel(PreTrainedModel):
             if config.relative_positions
             else None
         )
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))
+        self.blocks: Sequence[Block] = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))  # type: ignore[assignment]
         # Pre-norm leaves the sum of all branches unnormalised; the heads need one last norm.
         self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps) if config.norm == "pre" else None
         self.post_init()
@@ -153,28 +113,34 @@ class CrosslingModel(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.embeddings.tokens = value  # type: ignore[assignment]
 
-    def _init_weights(self, module: nn.Module) -> None:
-        initialise(module, self.config.initializer_range)
+    def cross_parameters(self) -> Iterator[nn.Parameter]:
+        """Those of the cross-attention modules alone."""
+        if self.config.cross_attention:
+            for block in self.blocks:
+                yield from block.cross.parameters()
+                yield from block.cross_norm.parameters()
 
     def forward(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         segments: Tensor | None = None,  # packed rows: which sequence a token belongs to; sequences do not meet
+        encoder_hidden_states: Tensor | None = None,  # states of the paired sequence: cross-attention is plugged in
+        encoder_attention_mask: Tensor | None = None,
+        encoder_segments: Tensor | None = None,  # in packed rows a token sees the pair of its own sequence
         output_hidden_states: bool = False,
         layers: int | None = None,  # stop after this many blocks; what lies above is not computed
         **_: Any,
     ) -> BaseModelOutput:
+        if encoder_hidden_states is not None and not self.config.cross_attention:
+            raise ValueError("this model has no cross-attention to plug in")
         hidden_BLD = self.embeddings(input_ids, segments)
         bias_HLL = self.relative(input_ids.shape[1]) if self.relative is not None else None
-        hidden_from_B1LL = None
-        if segments is not None:
-            hidden_from_B1LL = _hidden(segments[:, None, :, None] != segments[:, None, None, :], hidden_BLD.dtype)
-        elif attention_mask is not None:
-            hidden_from_B1LL = _hidden(~attention_mask.bool()[:, None, None, :], hidden_BLD.dtype)
+        unseen_B1LL = _unseen(segments, segments, attention_mask, hidden_BLD.dtype)
+        paired_unseen_B1LT = _unseen(segments, encoder_segments, encoder_attention_mask, hidden_BLD.dtype)
         states = [hidden_BLD]
-        for block in self.blocks[:layers]:
-            hidden_BLD = block(hidden_BLD, bias_HLL, hidden_from_B1LL)
+        for block in self.blocks[: self.config.output_layer if layers is None else layers]:
+            hidden_BLD = block(hidden_BLD, bias_HLL, unseen_B1LL, encoder_hidden_states, paired_unseen_B1LT)
             states.append(hidden_BLD)
         if self.final_norm is not None and len(states) > len(self.blocks):
             hidden_BLD = self.final_norm(hidden_BLD)
@@ -191,54 +157,13 @@ def places(segments_BL: Tensor) -> Tensor:
     return place_L - torch.where(begins_BL, place_L, 0).cummax(1).values
 
 
-def _hidden(unseen: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores of keys that a query must not see."""
-    zeros = torch.zeros(unseen.shape, dtype=dtype, device=unseen.device)
-    return zeros.masked_fill(unseen, torch.finfo(torch.bfloat16).min / 2)
+def _unseen(
+    queries_BL: Tensor | None, keys_BT: Tensor | None, present_BT: Tensor | None, dtype: torch.dtype
+) -> Tensor | None:
+    """By the sequences of packed rows, or by padding."""
+    if queries_BL is not None and keys_BT is not None:
+        return unseen(queries_BL[:, None, :, None] != keys_BT[:, None, None, :], dtype)
+    return None if present_BT is None else unseen(~present_BT.bool()[:, None, None, :], dtype)
 
 
-class LMHead(nn.Module):
-    """Dense, GELU, LayerNorm, then the token table it is handed, with a free bias."""
-
-    def __init__(self, config: CrosslingConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.bias_V = nn.Parameter(torch.zeros(config.vocab_size))
-        self.apply(lambda module: initialise(module, config.initializer_range))
-
-    def forward(self, hidden_MD: Tensor, table_VD: Tensor) -> Tensor:
-        return F.linear(self.norm(F.gelu(self.dense(hidden_MD))), table_VD, self.bias_V)
-
-
-class RTDHead(nn.Module):
-    """ELECTRA's head: dense, GELU, one number per token; positive means replaced."""
-
-    def __init__(self, config: CrosslingConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.score = nn.Linear(config.hidden_size, 1)
-        self.apply(lambda module: initialise(module, config.initializer_range))
-
-    def forward(self, hidden_BLD: Tensor) -> Tensor:
-        return self.score(F.gelu(self.dense(hidden_BLD))).squeeze(-1)
-
-
-@torch.no_grad()
-def initialise(module: nn.Module, deviation: float) -> None:
-    """Normal weights, zero biases, unit norms; the position table by Xavier, as its authors' released code does."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=deviation)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.LayerNorm):
-        nn.init.ones_(module.weight)
-        nn.init.zeros_(module.bias)
-    elif isinstance(module, RelativePositionTable):
-        nn.init.xavier_normal_(module.weight_NH)
-    elif isinstance(module, Gate):
-        nn.init.ones_(module.scale_H)
-
-
-AutoConfig.register("crossling", CrosslingConfig)
 AutoModel.register(CrosslingConfig, CrosslingModel)

@@ -2,38 +2,44 @@ r"""Masked language modelling.
 
     L_MLM(x) = - sum over i in M of log p(x_i | x without M)            M: the masked positions
 
-TLM (Conneau and Lample 2019) is the same on a joined translation pair: see tlm.py.
+TLM (Conneau and Lample 2019) is the same on a joined translation pair: see tlm.py. Both maximise a lower bound of mutual
+information (InfoXLM Eq. 1 and 2), which is watched beside the loss:
+
+    I(c; x) >= log |V| - L_MLM                                          c: the context of the masked token x
 """
 # N sequences, P tokens of them all, C candidates, B rows, L positions, D width, V vocabulary, M masked positions
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise, places
 from crossling.data.packing import Batch, Sequences
-from crossling.model.transformer import CrosslingModel, LMHead
-from crossling.objectives.objective import Network
+from crossling.model.heads import LMHead
+from crossling.model.shape import Shape
+from crossling.model.transformer import CrosslingModel
+from crossling.objectives.objective import Network, Objective, Parts
 from crossling.vocabulary.vocabulary import BOS, EOS, UNK
 
 
 @dataclass(frozen=True)
-class MLM:
+class MLM(Objective):
     stream: ClassVar[Literal["text", "pairs"]] = "text"
     term: ClassVar[str] = "mlm"
-    whole: ClassVar[bool] = False
 
     rate: float = 0.15  # |M| / |x|
     keep: float = 0.1  # of M: stays as it is
     random: float = 0.1  # of M: becomes a random piece; the rest becomes <mask>
+    span: float = 1.0  # tokens masked in a row, on average
     tokens: int = 1_048_576  # of one step
+    sequences: int | None = None  # of one step, in place of tokens
     length: int = 512
     weight: float = 1.0
 
@@ -42,29 +48,38 @@ class MLM:
         return {self.term: self.weight}
 
     def examples(self, expected_length: float) -> int:
-        return max(1, round(self.tokens / expected_length))
+        return self.sequences or max(1, round(self.tokens / expected_length))
 
-    def parts(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, Callable[[], nn.Module]]:  # noqa: ARG002
+    def parts(self, encoder: CrosslingModel, shape: Shape) -> Parts:  # noqa: ARG002
         return {"lm_head": lambda: LMHead(encoder.config)}
 
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
-        return Corrupted({"ids": masked(examples.alone(), noise, mask, self.rate, self.keep, self.random)})
+        return Corrupted({"ids": self.masked(examples.alone(), noise, mask)})
+
+    def masked(self, sequences: Sequences, noise: Noise, mask: int) -> Sequences:
+        return masked(sequences, noise, mask, self.rate, self.keep, self.random, self.span)
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        chosen = int(batch["masked"].sum())
-        return {self.term: chosen, f"{self.term}_accuracy": chosen}
+        return dict.fromkeys(predicted(self.term), int(batch["masked"].sum()))
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         hidden_BLD = net.encoder(batch["ids"], segments=batch["ids_segments"]).last_hidden_state
-        logits_MV = net.parts["lm_head"](hidden_BLD[batch["masked"]], net.encoder.embeddings.tokens.weight).float()
-        return self.prediction(logits_MV, batch["targets"][batch["masked"]])
+        logits_MV = net.parts["lm_head"](hidden_BLD[batch["masked"]], net.encoder.embeddings.tokens.weight)
+        return prediction(self.term, logits_MV, batch["targets"][batch["masked"]])
 
-    def prediction(self, logits_MV: Tensor, targets_M: Tensor) -> dict[str, Tensor]:
-        right = (logits_MV.argmax(-1) == targets_M).sum()
-        return {
-            self.term: F.cross_entropy(logits_MV, targets_M, reduction="sum"),
-            f"{self.term}_accuracy": right,
-        }
+
+def predicted(term: str) -> tuple[str, str, str]:
+    """The sums that predicting tokens gives."""
+    return term, f"{term}_accuracy", f"{term}_bound"
+
+
+def prediction(term: str, logits_MV: Tensor, targets_M: Tensor) -> dict[str, Tensor]:
+    """The loss, how many are right, and the bound on mutual information that the loss stands for (in nats)."""
+    logits_MV = logits_MV.float()
+    loss = F.cross_entropy(logits_MV, targets_M, reduction="sum")
+    right = (logits_MV.argmax(-1) == targets_M).sum()
+    bound = len(targets_M) * math.log(logits_MV.shape[-1]) - loss.detach()
+    return dict(zip(predicted(term), (loss, right, bound), strict=True))
 
 
 def masked(
@@ -74,6 +89,7 @@ def masked(
     rate: float,
     keep: float = 0.0,
     random: float = 0.0,
+    span: float = 1.0,
     purpose: str = "",
 ) -> Sequences:
     """The masked ids, where they are masked, and what stood there. Special tokens are never chosen.
@@ -85,11 +101,14 @@ def masked(
     candidate_C = np.flatnonzero((ids_P != BOS) & (ids_P != EOS))
     candidates_N = np.bincount(number_P[candidate_C], minlength=len(sequences.lengths_N))
     chosen_N = np.maximum(1, (rate * candidates_N + noise.each(f"{purpose}round")).astype(np.int64))
-    # In a random order of each sequence's candidates the first ones are chosen.
-    number_C, place_C = noise.order(f"{purpose}choose", number_P[candidate_C], place_P[candidate_C])
-    first_C = places(candidates_N) < chosen_N[number_C]
-    start_N = np.cumsum(sequences.lengths_N) - sequences.lengths_N
-    chosen_M = (start_N[number_C] + place_C)[first_C]
+    if span > 1:
+        chosen_M = _spans(sequences, candidate_C, chosen_N, noise, span, purpose)
+    else:
+        # In a random order of each sequence's candidates the first ones are chosen.
+        number_C, place_C = noise.order(f"{purpose}choose", number_P[candidate_C], place_P[candidate_C])
+        first_C = places(candidates_N) < chosen_N[number_C]
+        start_N = np.cumsum(sequences.lengths_N) - sequences.lengths_N
+        chosen_M = (start_N[number_C] + place_C)[first_C]
     masked_P = np.zeros(len(ids_P), dtype=np.bool_)
     masked_P[chosen_M] = True
     fate_M, stranger_M = (
@@ -100,3 +119,26 @@ def masked(
     random_M = (fate_M >= keep) & (fate_M < keep + random)
     hidden_P[chosen_M[random_M]] = UNK + 1 + (stranger_M[random_M] * (mask - UNK - 1)).astype(np.int64)
     return Sequences(sequences.lengths_N, {"ids": hidden_P, "targets": ids_P, "masked": masked_P})
+
+
+def _spans(
+    sequences: Sequences, candidate_C: np.ndarray, chosen_N: np.ndarray, noise: Noise, span: float, purpose: str
+) -> np.ndarray:
+    """Whole spans in a random order until enough is chosen; the last one may be cut short.
+
+    Every sequence is cut into spans first: one ends after each token with probability 1 / span, so their lengths are
+    geometric with that mean, and before each special token.
+    """
+    # C candidates, S spans
+    number_C, place_C = sequences.numbers[candidate_C], sequences.places[candidate_C]
+    begins_C = noise.tokens(f"{purpose}span", number_C, place_C) < 1 / span
+    begins_C |= np.diff(candidate_C, prepend=-2) > 1  # a new sequence, or a special token between
+    span_C = np.cumsum(begins_C) - 1
+    length_S, number_S = np.bincount(span_C), number_C[begins_C]
+    order_S = np.lexsort((noise.tokens(f"{purpose}choose", number_S, place_C[begins_C]), number_S))
+    # How much the spans before it, in that order, have used of the sequence's number.
+    used_S = np.cumsum(length_S[order_S]) - length_S[order_S]
+    used_S -= used_S[np.searchsorted(number_S[order_S], number_S[order_S])]
+    taken_S = np.empty_like(length_S)
+    taken_S[order_S] = np.clip(chosen_N[number_S[order_S]] - used_S, 0, length_S[order_S])
+    return candidate_C[places(length_S) < taken_S[span_C]]

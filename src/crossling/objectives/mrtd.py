@@ -12,31 +12,33 @@ to equal the original counts as original. Special tokens are scored too, padding
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise
 from crossling.data.packing import Batch, Sequences
-from crossling.model.transformer import CrosslingModel, LMHead, RTDHead
-from crossling.objectives.mlm import masked
-from crossling.objectives.objective import Network, smaller, valid
+from crossling.model.heads import LMHead, RTDHead
+from crossling.model.shape import Shape
+from crossling.model.tables import couple
+from crossling.model.transformer import CrosslingModel
+from crossling.objectives.mlm import masked, predicted, prediction
+from crossling.objectives.objective import Network, Objective, Parts, valid
 
 
 @dataclass(frozen=True)
-class MRTD:
+class MRTD(Objective):
     stream: ClassVar[Literal["text", "pairs"]] = "text"
     generator_term: ClassVar[str] = "mlm"
     term: ClassVar[str] = "mrtd"
-    whole: ClassVar[bool] = False
 
     rate: float = 0.15  # |M| / |x|; every masked position becomes <mask>
+    span: float = 1.0  # tokens masked in a row, on average
     lambda_: float = 50.0  # weight of the discriminator's mean loss
     tokens: int = 1_048_576  # of one step
     length: int = 512
@@ -48,10 +50,14 @@ class MRTD:
     def examples(self, expected_length: float) -> int:
         return max(1, round(self.tokens / expected_length))
 
-    def parts(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, Callable[[], nn.Module]]:
+    def parts(self, encoder: CrosslingModel, shape: Shape) -> Parts:
         def generator() -> CrosslingModel:
-            network = CrosslingModel(smaller(encoder.config, generator_layers))
-            network.embeddings.tokens = encoder.embeddings.tokens  # one token table for both networks
+            """The same width, fewer layers, no dropout (XLM-E App. A, XY-LENT §5)."""
+            config = encoder.config.but(
+                num_hidden_layers=shape.generator_layers, universal_layer=None, dropout=0.0, cross_attention=False
+            )
+            network = CrosslingModel(config)
+            couple(encoder.embeddings, network.embeddings, shape.token_table)
             return network
 
         return {
@@ -61,25 +67,22 @@ class MRTD:
         }
 
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
-        return Corrupted({"ids": with_noise(masked(examples.alone(), noise, mask, self.rate), noise)})
+        return Corrupted({"ids": self.masked(examples.alone(), noise, mask)})
+
+    def masked(self, sequences: Sequences, noise: Noise, mask: int) -> Sequences:
+        return with_noise(masked(sequences, noise, mask, self.rate, span=self.span), noise)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         chosen, tokens = int(batch["masked"].sum()), int(valid(batch["targets"]).sum())
-        return {
-            self.generator_term: chosen,
-            f"{self.generator_term}_accuracy": chosen,
-            self.term: tokens,
-            f"{self.term}_replaced": tokens,
-            f"{self.term}_accuracy": tokens,
-        }
+        watched = (self.term, f"{self.term}_replaced", f"{self.term}_accuracy")
+        return dict.fromkeys(predicted(self.generator_term), chosen) | dict.fromkeys(watched, tokens)
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         masked_BL, targets_BL = batch["masked"], batch["targets"]
         logits_MV, corrupt_BL, scores_BL = self.detect(net, batch)
         present, replaced_BL = valid(targets_BL), corrupt_BL != targets_BL
         return {
-            self.generator_term: F.cross_entropy(logits_MV, targets_BL[masked_BL], reduction="sum"),
-            f"{self.generator_term}_accuracy": (logits_MV.argmax(-1) == targets_BL[masked_BL]).sum(),
+            **prediction(self.generator_term, logits_MV, targets_BL[masked_BL]),
             self.term: F.binary_cross_entropy_with_logits(
                 scores_BL[present], replaced_BL[present].float(), reduction="sum"
             ),
@@ -90,9 +93,9 @@ class MRTD:
     def detect(self, net: Network, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The generator's logits at M, the text with its samples in it, and how replaced each token of that looks."""
         masked_BL, segments = batch["masked"], batch["ids_segments"]
-        hidden_BLD = net.parts["generator"](batch["ids"], segments=segments).last_hidden_state
-        table_VD = net.encoder.embeddings.tokens.weight
-        logits_MV = net.parts["generator_head"](hidden_BLD[masked_BL], table_VD).float()
+        generator = net.parts["generator"]
+        hidden_BLD = generator(batch["ids"], segments=segments).last_hidden_state
+        logits_MV = net.parts["generator_head"](hidden_BLD[masked_BL], generator.embeddings.tokens.weight).float()
         corrupt_BL = batch["targets"].masked_scatter(masked_BL, sample(logits_MV.detach(), batch["noise"][masked_BL]))
         scores_BL = net.parts["rtd_head"](net.encoder(corrupt_BL, segments=segments).last_hidden_state).float()
         return logits_MV, corrupt_BL, scores_BL

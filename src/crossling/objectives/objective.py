@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from crossling.data.batches import Corrupted, Examples
+from crossling.data.batches import Corrupted, Examples, Split
 from crossling.data.noise import Noise
 from crossling.data.packing import Batch
-from crossling.model.transformer import CrosslingConfig, CrosslingModel
+from crossling.model.shape import Shape
+from crossling.model.transformer import CrosslingModel
 from crossling.vocabulary.vocabulary import PAD
+
+Parts = dict[str, Callable[[], nn.Module]]
 
 
 class Network(nn.Module):
@@ -20,50 +24,52 @@ class Network(nn.Module):
     def __init__(self, encoder: CrosslingModel, parts: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.encoder = encoder
-        self.parts = nn.ModuleDict(parts)
+        self.parts: Any = nn.ModuleDict(parts)  # by name; each is of a kind of its own
 
 
-class Objective(Protocol):
-    """A frozen dataclass whose fields are the paper's symbols. It holds no network and no state of its own."""
+class Objective(ABC):
+    """A frozen dataclass whose fields are the paper's symbols. What it learns or remembers lies in the network."""
+
+    stream: ClassVar[Literal["text", "pairs"]]
+    length: int  # tokens of a sequence at most
 
     @property
-    def stream(self) -> Literal["text", "pairs"]: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def whole(self) -> bool: ...
+    def split(self) -> Split:
+        """How the work of a step may be split into micro-batches."""
+        return "rows"
 
     @property
+    @abstractmethod
     def weights(self) -> dict[str, float]:
         """The loss terms and the weight of each one's mean."""
-        ...
 
+    @abstractmethod
     def examples(self, expected_length: float) -> int:
         """How many sequences or pairs a step holds, over all ranks."""
-        ...
 
-    def parts(self, encoder: CrosslingModel, generator_layers: int) -> dict[str, Callable[[], nn.Module]]:
+    @abstractmethod
+    def parts(self, encoder: CrosslingModel, shape: Shape) -> Parts:
         """What builds each part it needs besides the encoder; a part that two objectives name is built once."""
-        ...
 
+    @abstractmethod
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
         """On the host, so that every count is known before the forward pass; all randomness comes from `noise`."""
-        ...
 
+    @abstractmethod
     def counts(self, batch: Batch) -> dict[str, int]:
         """What each sum that `loss` returns is to be divided by, once summed over all ranks and micro-batches."""
-        ...
 
+    @abstractmethod
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         """Named sums. Those named in `weights` are minimised, the others only watched."""
-        ...
+
+    def begin(self, net: Network, more: Iterator[list[Batch]]) -> None:
+        """Before the first step of a run: what has to be made ready, with the batches of as many steps as that takes."""
+
+    def after_step(self, net: Network) -> None:
+        """After each step of the optimizer: what moves without a gradient."""
 
 
 def valid(ids_BL: Tensor) -> Tensor:
     """Which positions are tokens: padding is the only <pad> there is."""
     return ids_BL != PAD
-
-
-def smaller(config: CrosslingConfig, layers: int) -> CrosslingConfig:
-    """The same network with fewer layers and no dropout: the generator (XLM-E App. A, XY-LENT §5)."""
-    return CrosslingConfig(**(config.to_dict() | {"num_hidden_layers": layers, "dropout": 0.0}))

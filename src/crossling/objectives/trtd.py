@@ -12,8 +12,7 @@ from typing import ClassVar, Literal
 
 from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise
-from crossling.objectives.mlm import masked
-from crossling.objectives.mrtd import MRTD, with_noise
+from crossling.objectives.mrtd import MRTD
 
 
 @dataclass(frozen=True)
@@ -23,4 +22,4 @@ class TRTD(MRTD):
     term: ClassVar[str] = "trtd"
 
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
-        return Corrupted({"ids": with_noise(masked(examples.joined(), noise, mask, self.rate), noise)})
+        return Corrupted({"ids": self.masked(examples.joined(), noise, mask)})

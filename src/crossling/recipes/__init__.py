@@ -7,11 +7,16 @@ from pathlib import Path
 
 from crossling.errors import BadInput, nearest
 from crossling.recipe import Recipe
+from crossling.recipes.infoxlm import infoxlm
+from crossling.recipes.veco import veco
 from crossling.recipes.xlm import xlm
 from crossling.recipes.xlm_e import xlm_e
 from crossling.recipes.xlm_r import xlm_r
+from crossling.recipes.xy_lent import xy_lent
 
-RECIPES: dict[str, Callable[[str], Recipe]] = {"xlm": xlm, "xlm_e": xlm_e, "xlm_r": xlm_r}
+RECIPES: dict[str, Callable[[str], Recipe]] = {
+    recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco)
+}
 
 
 def named(recipe: str, size: str | None = None) -> Recipe:
@@ -25,4 +30,4 @@ def named(recipe: str, size: str | None = None) -> Recipe:
     return RECIPES[recipe](size or "base")
 
 
-__all__ = ["RECIPES", "named", "xlm", "xlm_e", "xlm_r"]
+__all__ = ["RECIPES", "infoxlm", "named", "veco", "xlm", "xlm_e", "xlm_r", "xy_lent"]

@@ -26,8 +26,9 @@ class Adam:
     def build(self, net: nn.Module) -> torch.optim.AdamW:
         # Only maps and embeddings are decayed; biases, norms, gates and the position table are no weights of a map.
         spared = {p for m in net.modules() if isinstance(m, SPARED) for p in m.parameters()}
-        decayed = [p for p in net.parameters() if p.ndim > 1 and p not in spared]
-        free = [p for p in net.parameters() if p.ndim <= 1 or p in spared]
+        learned = [p for p in net.parameters() if p.requires_grad]
+        decayed = [p for p in learned if p.ndim > 1 and p not in spared]
+        free = [p for p in learned if p.ndim <= 1 or p in spared]
         return torch.optim.AdamW(
             [{"params": decayed, "weight_decay": self.decay}, {"params": free, "weight_decay": 0.0}],
             lr=0.0,  # set at every step

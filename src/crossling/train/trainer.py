@@ -6,6 +6,7 @@ and splitting a batch changes nothing. Randomness is a function of the step, so 
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 import threading
@@ -13,13 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from crossling.data.batches import Batches, Work
+from crossling.data.packing import Batch
 from crossling.errors import Failed, Interrupted
 from crossling.objectives.objective import Network, Objective
 from crossling.progress import Progress
@@ -30,6 +32,9 @@ from crossling.train.run import Run
 Probe = Callable[[Network], dict[str, float]]  # a measurement of the network in training, handed in from outside
 
 
+Reduction = Literal["mean", "token_sum"]
+
+
 @dataclass(frozen=True)
 class Schedule:
     steps: int
@@ -38,6 +43,8 @@ class Schedule:
     log_every: int
     checkpoint_every: int
     probe_every: int = 0  # 0: only at the end
+    reduction: Reduction = "mean"
+    freeze_steps: int = 0  # only cross-attention learns so long
 
 
 class Trainer:
@@ -58,12 +65,15 @@ class Trainer:
         self.workers, self.probe = workers, probe
         self.optimizer = adam.build(net)
         self.weights = {term: w for objective in objectives.values() for term, w in objective.weights.items()}
+        self.learned = [parameter for parameter in net.parameters() if parameter.requires_grad]
         self.step = 0
         self.totals = {"tokens": 0, "seconds": 0.0}
 
     def fit(self) -> Network:
         """Trains to the end, from the newest checkpoint if there is one. A signal saves and raises Interrupted."""
         window = self._resume()
+        if self.step == 0:
+            self._begin()
         schedule = self.schedule
         title = self.run.path.name
         clock = time.perf_counter()
@@ -88,15 +98,26 @@ class Trainer:
                     )
         return self.net
 
+    def _begin(self) -> None:
+        """What the objectives need before the first step. The examples they see are those after the last one."""
+        self.net.train()
+        for name, objective in self.objectives.items():
+            steps = itertools.count(self.schedule.steps)
+            more = ([self._on_device(batch) for batch in self.batches.of(name, step)] for step in steps)
+            with self._precision():
+                objective.begin(self.net, more)
+
     def _train_step(self, work: Work, window: _Window) -> None:
         torch.manual_seed(self.schedule.seed * 1_000_003 + self.step)  # dropout: a function of the step
         self.net.train()
+        self._freeze()
+        factors = self._factors(work.counts)
         for name, batch in work.micro:
-            batch = {key: value.to(self.device, non_blocking=True) for key, value in batch.items()}
-            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-                sums = self.objectives[name].loss(self.net, batch)
-            loss = sum(self.weights[k] / max(1, work.counts[k]) * v for k, v in sums.items() if k in self.weights)
-            loss.backward()  # type: ignore[union-attr]
+            with self._precision():
+                sums = self.objectives[name].loss(self.net, self._on_device(batch))
+            loss = sum(factors[term] * value for term, value in sums.items() if term in factors)
+            if isinstance(loss, Tensor) and loss.requires_grad:  # frozen, an objective may have nothing to learn
+                loss.backward()
             window.add(sums)
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.adam.clip)
         rate = self.adam.rate(self.step, self.schedule.steps, self.schedule.lr)
@@ -104,8 +125,30 @@ class Trainer:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        for objective in self.objectives.values():
+            objective.after_step(self.net)
         window.close(work, norm)
         self.totals["tokens"] += work.tokens
+
+    def _factors(self, counts: Mapping[str, int]) -> dict[str, float]:
+        """What the sum of each term is multiplied by: a mean of its own, or a share of one mean over everything."""
+        present = {term: counts[term] for term in self.weights if term in counts}
+        everything = sum(present.values())
+        divisors = present if self.schedule.reduction == "mean" else dict.fromkeys(present, everything)
+        return {term: self.weights[term] / max(1, divisors[term]) for term in present}
+
+    def _freeze(self) -> None:
+        """Which parameters learn at this step."""
+        if self.schedule.freeze_steps:
+            new = set(self.net.encoder.cross_parameters())
+            for parameter in self.learned:
+                parameter.requires_grad_(self.step >= self.schedule.freeze_steps or parameter in new)
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
+
+    def _on_device(self, batch: Batch) -> Batch:
+        return {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
 
     def _work(self) -> Iterator[Work]:
         loader = DataLoader(
@@ -126,6 +169,8 @@ class Trainer:
     def _measured(self, window: _Window) -> dict[str, Any]:
         """The means since the last row. A run that has left the numbers ends here, before it is logged or saved."""
         row: dict[str, Any] = {"step": self.step, **window.means()}
+        if "tlm_bound" in row and "mlm_bound" in row:  # I(f; x | e), InfoXLM Eq. 3: an estimate, from different text
+            row["translation_bound"] = row["tlm_bound"] - row["mlm_bound"]
         row["loss"] = sum(self.weights[term] * row[term] for term in self.weights if term in row)
         for what, value in (("loss", row["loss"]), ("norm of the gradient", row["gradient_norm"])):
             if not math.isfinite(value):

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from huggingface_hub import model_info, try_to_load_from_cache
 from tokenizers import models
 from transformers import AutoTokenizer
 
 from crossling.corpora.corpus import Corpora
 from crossling.errors import BadInput
+from crossling.hub import TOKENIZER, model_folder
 from crossling.progress import Progress
 from crossling.vocabulary import normalise, unigram
 from crossling.vocabulary.unigram import Scores
@@ -43,14 +43,9 @@ def reuse(model: Path | str) -> Vocabulary:
 
 def _backend(model: Path | str) -> dict[str, Any]:
     """What `transformers` makes of it: tokenizer.json, or a file of SentencePiece with the ids of its kind."""
-    local = Path(model).is_dir()
+    folder = model_folder(model, TOKENIZER)
     try:
-        if not local and not isinstance(try_to_load_from_cache(str(model), "config.json"), str):
-            model_info(str(model), timeout=10)  # asked once, since downloads retry long
-    except Exception:  # no name, unknown there, no network: each version of the client has its own errors
-        raise BadInput(f"{model}: no such folder, and the hub did not offer a model of this name") from None
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=local, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         found: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     except Exception as error:  # each kind of tokenizer has its own errors
         raise BadInput(f"{model}: transformers finds no tokenizer here ({_first_line(error)})") from None

@@ -1,4 +1,4 @@
-"""A recipe: everything that decides a pre-training run, and the function that assembles and runs it.
+"""A recipe: everything that decides a pre-training run.
 
 A recipe is a frozen value. A variation is a visible difference: `xlm_e("base").but(steps=10_000)` in Python,
 `--set steps=10000 --set trtd=off` on the command line.
@@ -7,41 +7,34 @@ A recipe is a frozen value. A variation is a visible difference: `xlm_e("base").
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from crossling import settings
-from crossling.data.batches import MULTIPLE, Batches
-from crossling.data.shards import Shards
-from crossling.errors import BadInput, Failed
+from crossling.data.batches import MULTIPLE
+from crossling.errors import BadInput
 from crossling.model.shape import Shape
-from crossling.model.transformer import CrosslingModel
-from crossling.objectives import MLM, MRTD, TLM, TRTD, Network, Objective, XLCo
+from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, Objective, XLCo
 from crossling.sampling import Sampling
-from crossling.train import checkpoint
 from crossling.train.optimizer import Adam
-from crossling.train.run import Run
-from crossling.train.trainer import Probe, Schedule, Trainer
-from crossling.vocabulary.vocabulary import Vocabulary, copy_vocabulary
+from crossling.train.trainer import Reduction
 
-OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco")
+OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
 
 # What the types of the settings leave open, by the last part of the key.
 AT_LEAST = {
     **dict.fromkeys(("steps", "checkpoint_every", "log_every", "micro_tokens", "tokens"), 1),
     **dict.fromkeys(("layers", "width", "heads", "feed_forward", "generator_layers", "max_length"), 1),
-    **dict.fromkeys(("seed", "warmup", "decay", "lambda", "weight", "init"), 0),
+    **dict.fromkeys(("seed", "warmup", "decay", "lambda", "weight", "init", "freeze_steps", "queue"), 0),
+    **dict.fromkeys(("sequences", "span"), 1),
     "pairs": 2,  # a lone pair has no negatives
     "length": MULTIPLE,
 }
-MORE_THAN_0 = ("lr", "clip", "epsilon", "temperature")
-SHARES = ("rate", "keep", "random", "text_alpha", "pair_alpha")  # 0 to 1
-BELOW_1 = ("dropout", "beta1", "beta2")  # from 0
+MORE_THAN_0 = ("lr", "clip", "epsilon", "norm_epsilon", "temperature")
+SHARES = ("rate", "keep", "random", "text_alpha", "pair_alpha", "replay")  # 0 to 1
+BELOW_1 = ("dropout", "beta1", "beta2", "momentum")  # from 0
 
 
 @dataclass(frozen=True)
@@ -58,12 +51,16 @@ class Recipe:
     mrtd: MRTD | None = None
     trtd: TRTD | None = None
     xlco: XLCo | None = None
+    ca_mlm: CAMLM | None = None
+    ca_tlm: CATLM | None = None
+    reduction: Reduction = "mean"  # of each term by its own count, or token_sum: of all by the sum of their counts
+    alternate: bool = False  # text on even steps and pairs on odd ones; else both on each
+    freeze_steps: int = 0  # started from a model: for so many steps only its new cross-attention learns
     seed: int = 0
     checkpoint_every: int = 1000
     log_every: int = 50
-    micro_tokens: int = (
-        65_536  # padded tokens computed at once: a matter of memory; without dropout it changes no result
-    )
+    micro_tokens: int = 65_536  # computed at once: a matter of memory; without dropout it changes no result
+    recompute: bool = False  # activations are computed again on the way back: less memory, about a third more time
 
     @property
     def objectives(self) -> dict[str, Objective]:
@@ -76,8 +73,21 @@ class Recipe:
         """`key=value` differences, strictly: `steps=100`, `trtd=off`, `xlco=on`, `model.gate=false`."""
         recipe = self
         for assignment in assignments:
+            part = assignment.partition("=")[0].partition(".")[0]
+            if part in OBJECTIVES and getattr(recipe, part) is None and not assignment.endswith("=off"):
+                recipe = recipe.but(**{part: self._new(part)})
             recipe = settings.changed(recipe, assignment)
         return recipe
+
+    def _new(self, name: str) -> Objective:
+        """An objective that was off, at the batch and length of those that were on, not at those of the papers."""
+        kind = settings.part(Recipe, name)
+        for donor in sorted(self.objectives.values(), key=lambda objective: objective.stream != kind.stream):
+            if hasattr(donor, "tokens"):
+                if kind is XLCo:
+                    return XLCo.beside(donor.tokens, donor.length)
+                return replace(kind(), tokens=donor.tokens, length=donor.length)
+        return kind()
 
     def check(self) -> None:
         """What the types cannot say."""
@@ -99,9 +109,12 @@ class Recipe:
                     f"recipe {self.name}: {name}.length is {objective.length} (padded {padded}), more than"
                     f" model.max_length = {self.model.max_length}"
                 )
-        for name, masking in (("mlm", self.mlm), ("tlm", self.tlm)):
-            if masking and masking.keep + masking.random > 1:
+            if getattr(objective, "keep", 0) + getattr(objective, "random", 0) > 1:
                 raise BadInput(f"recipe {self.name}: {name}.keep and {name}.random are more than 1 together")
+        if (self.ca_mlm or self.ca_tlm) and not self.model.cross_attention:
+            raise BadInput(
+                f"recipe {self.name}: ca_mlm and ca_tlm need cross-attention; set model.cross_attention=true too"
+            )
         layers = {
             "xlco.layer": self.xlco.layer if self.xlco else None,
             "model.universal_layer": self.model.universal_layer,
@@ -144,6 +157,8 @@ def _settings(part: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _fault(name: str, value: Any) -> str | None:
     """What the setting called `name` should have been, if it is not."""
+    if value is None:
+        return None
     if name in AT_LEAST and value < AT_LEAST[name]:
         return f"at least {AT_LEAST[name]}"
     if name == "seed" and value >= 2**32:
@@ -155,54 +170,3 @@ def _fault(name: str, value: Any) -> str | None:
     if name in BELOW_1 and not 0 <= value < 1:
         return "from 0 to below 1"
     return None
-
-
-def build(recipe: Recipe, vocabulary_size: int) -> Network:
-    """The network of a recipe, with the initial weights its seed gives."""
-    torch.manual_seed(recipe.seed)
-    encoder = CrosslingModel(recipe.model.config(vocabulary_size))
-    parts: dict[str, torch.nn.Module] = {}
-    for objective in recipe.objectives.values():
-        for name, make in objective.parts(encoder, recipe.model.generator_layers).items():
-            if name not in parts:
-                parts[name] = make()
-    return Network(encoder, parts)
-
-
-def pretrain(
-    recipe: Recipe,
-    shards: Shards,
-    out: Path,
-    probe: Probe | None = None,
-    probe_every: int = 0,
-    workers: int | None = None,
-) -> Network:
-    """Trains; resumes when `out` holds a checkpoint."""
-    recipe.check()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    batches = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, recipe.micro_tokens)
-    run = Run(out, recipe.dump(), shards.fingerprint)
-    copy_vocabulary(shards.vocabulary_path, run.path / "vocab")
-    schedule = Schedule(recipe.steps, recipe.lr, recipe.seed, recipe.log_every, recipe.checkpoint_every, probe_every)
-    if workers is None:  # on a CPU the loader would take the cores from the network
-        workers = max(0, min(12, (os.cpu_count() or 1) - 2)) if device.type == "cuda" else 0
-    net = build(recipe, shards.vocabulary_size)
-    trainer = Trainer(net, recipe.objectives, batches, recipe.optimizer, schedule, run, device, workers, probe)
-    try:
-        return trainer.fit()
-    except torch.OutOfMemoryError:
-        raise Failed(
-            f"the {device.type} ran out of memory at step {trainer.step}; give a smaller micro_tokens"
-            f" (now {recipe.micro_tokens}), or fewer pairs of contrast, and the same command goes on"
-        ) from None
-
-
-def load_run(path: Path) -> Network:
-    """The network of a run, at its newest checkpoint."""
-    saved = checkpoint.all_steps(Path(path) / "checkpoints")
-    if not saved:
-        raise BadInput(f"{path}: this run has no checkpoint yet")
-    recipe = Recipe.load(Path(path) / "recipe.json")
-    net = build(recipe, Vocabulary.load(Path(path) / "vocab").size)
-    checkpoint.load_weights(saved[-1], net)
-    return net

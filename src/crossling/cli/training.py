@@ -1,0 +1,82 @@
+"""The verbs that plan, train and hand on: inspect, pretrain, export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crossling.cli.options import Json, Out, Recipe, Set, ShardsFolder, Size
+
+
+def inspect(
+    recipe: Recipe,
+    shards: ShardsFolder,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="A page (.html) to write.")] = None,
+    size: Size = None,
+    set_: Set = None,
+    json_: Json = False,
+) -> None:
+    """What a recipe would do with some shards: sampling under every rule, epochs, parameters, FLOPs; trains nothing.
+
+    Memory and time are not estimated yet.
+
+    Example: crossling inspect xlm_e --shards shards --set sampling.pair_rule=xy_lent -o page.html
+    """
+    from crossling.data.shards import Shards
+    from crossling.inspect import inspect
+    from crossling.inspect.tables import tables
+    from crossling.recipes import named
+
+    plan = inspect(named(recipe, size).set(set_ or []), Shards.open(shards), out)
+    if json_:
+        print(json.dumps(plan.dump()))
+        return
+    for table in tables(plan):
+        Console().print(table)
+    if out is not None:
+        print(f"Open {out}")
+
+
+def pretrain(
+    recipe: Recipe,
+    shards: ShardsFolder,
+    out: Out,
+    size: Size = None,
+    set_: Set = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Loader processes; chosen by the machine if not given.", min=0)
+    ] = None,
+) -> None:
+    """Train a model; goes on when the folder holds a checkpoint.
+
+    Example: crossling pretrain xlm_e --shards shards -o run --size tiny --set steps=500 --set trtd=off
+    """
+    from crossling.data.shards import Shards
+    from crossling.recipe import pretrain
+    from crossling.recipes import named
+
+    pretrain(named(recipe, size).set(set_ or []), Shards.open(shards), out, workers=workers)
+    print(out)
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder made by crossling pretrain.")],
+    out: Out,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="With the model's code, for those who do without crossling.")
+    ] = False,
+    as_: Annotated[
+        str, typer.Option("--as", metavar="FAMILY", help="crossling, or xlm-roberta for a network of its shape.")
+    ] = "crossling",
+) -> None:
+    """Write a run as a Hugging Face folder, with a model card; the generator is in generator/.
+
+    Example: crossling export run -o exported --standalone
+    """
+    from crossling.export import export
+
+    print(export(run, out, standalone=standalone, family=as_))

@@ -1,0 +1,159 @@
+"""A run becomes a Hugging Face folder:
+
+DIR/config.json  model.safetensors     the encoder with its head
+    tokenizer.json  sentencepiece.model
+    generator/                         a folder of the same kind, where the run trained a generator
+    modules.json  sentence_bert_config.json  1_Pooling/     for Sentence Transformers
+    README.md  export.json             the model card, and the same facts for programs
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+from crossling.disk import new_folder, write_json
+from crossling.errors import BadInput, nearest
+from crossling.export.card import card
+from crossling.export.facts import facts
+from crossling.export.standalone import AUTO_MAP, write_code
+from crossling.model.config import CrosslingConfig
+from crossling.model.convert import exported
+from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
+from crossling.model.tables import DisentangledEmbedding
+from crossling.model.transformer import CrosslingModel
+from crossling.objectives import Network
+from crossling.recipe import load_run
+from crossling.vocabulary.vocabulary import Vocabulary
+
+FACTS = "export.json"
+FAMILIES = ("crossling", "xlm-roberta")
+HEADED = {"rtd_head": CrosslingForPreTraining, "lm_head": CrosslingForMaskedLM}  # the first that a network has
+
+
+def export(run: Path | str, out: Path | str, standalone: bool = False, family: str = "crossling") -> Path:
+    """Writes the network of a run, at its newest checkpoint, to the folder `out`; with `standalone`, its code too.
+
+    The root is the encoder with the head that detects replaced tokens, or else with the one that fills in masked ones,
+    or bare. What only training needs stays in the run: momentum encoder, queue, projection. A network of XLM-R's shape
+    can be written as `family="xlm-roberta"`, which transformers knows by itself; if it detects replaced tokens, it
+    becomes ELECTRA's discriminator.
+    """
+    run, out = Path(run), Path(out)
+    _check(run, out, standalone, family)
+    net, vocabulary, known = load_run(run), Vocabulary.load(run / "vocab"), facts(run)
+    models = networks(net, family)
+    with new_folder(out) as new:
+        for name, model in models.items():
+            _write(new / name, model, vocabulary, net.encoder.config.max_position_embeddings, standalone)
+        _write_sentence_transformer(new, net.encoder.config, family)
+        text = card(out.resolve().name, known, net.encoder, models, standalone, family)
+        (new / "README.md").write_text(text, encoding="utf-8")
+        files = sorted(path.name for path in new.iterdir())
+        write_json(new / FACTS, {"files": files, **asdict(known)})
+    return out
+
+
+def _check(run: Path, out: Path, standalone: bool, family: str) -> None:
+    if family not in FAMILIES:
+        raise BadInput(f"--as {family}: there is no such family{nearest(family, FAMILIES)}")
+    if standalone and family != "crossling":
+        raise BadInput(f"--standalone: transformers has the code of {family} already; leave it out")
+    if not (run / "recipe.json").is_file():
+        raise BadInput(
+            f"{run}: not a run (expected recipe.json); give a folder that crossling pretrain wrote, for what is in"
+            " Hugging Face's form needs no export"
+        )
+    check_place(out)
+
+
+def check_place(out: Path) -> None:
+    """Refuses to write over anything but an earlier export as it was written."""
+    if out.is_file():
+        raise BadInput(f"{out}: this is a file; give a folder to write")
+    there = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    if not there:
+        return
+    try:
+        ours = {FACTS, *json.loads((out / FACTS).read_text(encoding="utf-8"))["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        ours = set()
+    if there - ours:
+        raise BadInput(f"{out}: there is something else here already ({min(there - ours)}); give another -o folder")
+
+
+def networks(net: Network, family: str = "crossling") -> dict[str, PreTrainedModel]:
+    """What is exported, by the folder it goes to: the root is `.`."""
+    parts, encoder = net.parts, _plain(net.encoder)
+    model: Callable[..., PreTrainedModel] = exported if family == "xlm-roberta" else _joined
+    heads = [name for name in HEADED if name in parts]
+    found = {".": model(encoder, **{name: parts[name] for name in heads[:1]})}
+    if "generator" in parts:
+        found["generator"] = model(parts["generator"], lm_head=parts["generator_head"])
+    return found
+
+
+def _plain(encoder: CrosslingModel) -> CrosslingModel:
+    """The encoder with an ordinary token table."""
+    tokens = encoder.embeddings.tokens
+    if isinstance(tokens, DisentangledEmbedding):
+        encoder.set_input_embeddings(nn.Embedding.from_pretrained(tokens.weight.detach(), freeze=False))
+    return encoder
+
+
+def _joined(encoder: CrosslingModel, **head: nn.Module) -> PreTrainedModel:
+    """The model that Hugging Face knows, of parts that are there; it has one head at most."""
+    model: PreTrainedModel = encoder
+    for name, part in head.items():
+        with torch.device("meta"):  # weights that would only be thrown away
+            model = HEADED[name](encoder.config)
+        model.encoder = encoder
+        setattr(model, name, part)
+    return model.eval()
+
+
+def _write(folder: Path, model: PreTrainedModel, vocabulary: Vocabulary, longest: int, standalone: bool) -> None:
+    folder.mkdir(exist_ok=True)
+    if standalone:
+        model.config.auto_map = dict(AUTO_MAP)
+        write_code(folder)
+    with _no_bars():
+        model.save_pretrained(folder)
+    tokenizer = vocabulary.tokenizer()
+    tokenizer.model_max_length = longest
+    tokenizer.save_pretrained(folder)
+    (folder / "sentencepiece.model").write_bytes(vocabulary.model)  # for crossling vocab --from
+
+
+def _write_sentence_transformer(folder: Path, config: CrosslingConfig, family: str) -> None:
+    """The mean of the universal layer as the vector of a sentence; what lies above it is not computed."""
+    names = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for number, (path, name) in enumerate(names.items())
+    ]
+    write_json(folder / "modules.json", modules)
+    last = "output_layer" if family == "crossling" else "num_hidden_layers"
+    transformer = {"max_seq_length": config.max_position_embeddings, "config_args": {last: config.universal_layer}}
+    write_json(folder / "sentence_bert_config.json", transformer)
+    pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,86 @@
+"""The heads that stand on the encoder, and the models Hugging Face knows them by."""
+# B sequences, L positions, D width, V vocabulary, M masked positions
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+from transformers.modeling_outputs import MaskedLMOutput, TokenClassifierOutput
+
+from crossling.model.config import CrosslingConfig
+from crossling.model.initial import initialise
+from crossling.model.transformer import CrosslingModel, CrosslingPreTrainedModel
+
+IGNORED = -100  # a label that is none, as everywhere in Hugging Face
+
+
+class LMHead(nn.Module):
+    """Dense, GELU, LayerNorm, then the token table it is handed, with a free bias."""
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias_V = nn.Parameter(torch.zeros(config.vocab_size))
+        self.apply(lambda module: initialise(module, config.initializer_range))
+
+    def forward(self, hidden_MD: Tensor, table_VD: Tensor) -> Tensor:
+        return F.linear(self.norm(F.gelu(self.dense(hidden_MD))), table_VD, self.bias_V)
+
+
+class RTDHead(nn.Module):
+    """ELECTRA's head: dense, GELU, one number per token; positive means replaced."""
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.score = nn.Linear(config.hidden_size, 1)
+        self.apply(lambda module: initialise(module, config.initializer_range))
+
+    def forward(self, hidden_BLD: Tensor) -> Tensor:
+        return self.score(F.gelu(self.dense(hidden_BLD))).squeeze(-1)
+
+
+class CrosslingForMaskedLM(CrosslingPreTrainedModel):
+    """An encoder that fills in what was masked: a generator, or a model trained by masked language modelling."""
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__(config)
+        self.encoder = CrosslingModel(config)
+        self.lm_head = LMHead(config)
+        self.post_init()
+
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> MaskedLMOutput:
+        output = self.encoder(input_ids, **inputs)
+        logits_BLV = self.lm_head(output.last_hidden_state, self.encoder.embeddings.tokens.weight)
+        loss: Any = None
+        if labels is not None:
+            loss = F.cross_entropy(logits_BLV.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED)
+        return MaskedLMOutput(loss=loss, logits=logits_BLV, hidden_states=output.hidden_states)
+
+
+class CrosslingForPreTraining(CrosslingPreTrainedModel):
+    """A discriminator: how replaced each token looks (label 1 and a positive score: replaced)."""
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__(config)
+        self.encoder = CrosslingModel(config)
+        self.rtd_head = RTDHead(config)
+        self.post_init()
+
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> TokenClassifierOutput:
+        output = self.encoder(input_ids, **inputs)
+        logits_BL = self.rtd_head(output.last_hidden_state)
+        loss: Any = None
+        if labels is not None:
+            scored = labels != IGNORED
+            loss = F.binary_cross_entropy_with_logits(logits_BL[scored].float(), labels[scored].float())
+        return TokenClassifierOutput(loss=loss, logits=logits_BL, hidden_states=output.hidden_states)
+
+
+AutoModelForMaskedLM.register(CrosslingConfig, CrosslingForMaskedLM)
+AutoModelForPreTraining.register(CrosslingConfig, CrosslingForPreTraining)

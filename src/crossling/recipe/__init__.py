@@ -1,0 +1,7 @@
+"""Everything that decides a pre-training run, and what assembles and runs it."""
+
+from crossling.recipe.network import build, load_run
+from crossling.recipe.pretrain import pretrain
+from crossling.recipe.recipe import Recipe
+
+__all__ = ["Recipe", "build", "load_run", "pretrain"]

@@ -1,0 +1,376 @@
+"""An exported folder: the same network as the run's, for transformers, Sentence Transformers and crossling."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
+    AutoTokenizer,
+    ElectraForPreTraining,
+    XLMRobertaForMaskedLM,
+    pipeline,
+)
+
+from crossling import cli
+from crossling.errors import BadInput
+from crossling.export import export
+from crossling.load import load
+from crossling.model.convert import imported
+from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
+from crossling.model.transformer import CrosslingModel
+from crossling.objectives import Network
+from crossling.recipe import load_run
+from crossling.recipes import RECIPES
+from crossling.vocabulary.reuse import reuse
+from crossling.vocabulary.vocabulary import Vocabulary
+
+from .conftest import Train
+
+TABLES = ["shared", "gdes", "untied"]
+RTD = ["xlm_e", "xy_lent"]
+MLM = ["xlm_r", "xlm", "infoxlm", "veco"]
+
+
+def batch(folder: Path, lines: list[str]) -> dict[str, Tensor]:
+    """Padded, of several lengths."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return dict(tokenizer(lines, return_tensors="pt", padding=True))
+
+
+def opened(folder: Path, kind: Any) -> Any:
+    return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+
+
+@torch.no_grad()
+def replaced(net: Network, inputs: dict[str, Tensor]) -> Tensor:
+    return net.parts["rtd_head"](net.eval().encoder(**inputs).last_hidden_state)
+
+
+@torch.no_grad()
+def filled(net: Network, inputs: dict[str, Tensor]) -> Tensor:
+    """The logits of the generator, or those of the encoder where that one fills in."""
+    parts = dict(net.parts.items())
+    encoder, head = parts.get("generator", net.encoder), parts.get("generator_head", parts.get("lm_head"))
+    return head(encoder.eval()(**inputs).last_hidden_state, encoder.embeddings.tokens.weight)
+
+
+def assert_equal_but_for_padding(found: Tensor, expected: Tensor, inputs: dict[str, Tensor]) -> None:
+    """What other families compute at padding is their own affair."""
+    present = inputs["attention_mask"].bool()
+    torch.testing.assert_close(found[present], expected[present], atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    return model(**inputs).logits
+
+
+# ---- the same network ---------------------------------------------------------------------------------------
+
+
+def test_these_are_all_recipes() -> None:
+    assert {*RTD, *MLM} == {*RECIPES}
+
+
+@pytest.mark.parametrize("name", RTD)
+@pytest.mark.parametrize("table", TABLES)
+def test_discriminator_and_generator_give_the_logits_of_the_run(
+    name: str, table: str, train: Train, lines: list[str], tmp_path: Path
+) -> None:
+    run = train(name, f"model.token_table={table}")
+    folder = export(run, tmp_path / "exported")
+    net, inputs = load_run(run), batch(folder, lines)
+    root, generator = opened(folder, AutoModelForPreTraining), opened(folder / "generator", AutoModelForMaskedLM)
+    assert isinstance(root, CrosslingForPreTraining)
+    assert isinstance(generator, CrosslingForMaskedLM)
+    assert torch.equal(logits(root, inputs), replaced(net, inputs))
+    assert torch.equal(logits(generator, inputs), filled(net, inputs))
+    stored = load_file(folder / "model.safetensors")
+    assert stored["encoder.embeddings.tokens.weight"].shape == (400, 16)  # the sum, where it is one
+    assert not any("delta" in key or "base" in key for key in stored)
+
+
+@pytest.mark.parametrize("name", MLM)
+def test_masked_language_models_give_the_logits_of_the_run(
+    name: str, train: Train, lines: list[str], tmp_path: Path
+) -> None:
+    run = train(name)
+    folder = export(run, tmp_path / "exported")
+    net, inputs = load_run(run), batch(folder, lines)
+    root = opened(folder, AutoModelForMaskedLM)
+    assert isinstance(root, CrosslingForMaskedLM)
+    assert torch.equal(logits(root, inputs), filled(net, inputs))
+    assert not (folder / "generator").exists()
+    # Only what the encoder and its head need: neither momentum encoder nor queue.
+    assert {key.split(".")[0] for key in load_file(folder / "model.safetensors")} == {"encoder", "lm_head"}
+
+
+def test_cross_attention_is_kept(train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train("veco")
+    folder = export(run, tmp_path / "exported")
+    net, model = load_run(run).eval(), opened(folder, AutoModel)
+    one, other = batch(folder, lines[:1]), batch(folder, lines[1:2])
+    with torch.no_grad():
+        states = [
+            encoder(**one, encoder_hidden_states=encoder(**other).last_hidden_state).last_hidden_state
+            for encoder in (net.encoder, model)
+        ]
+        assert torch.equal(*states)
+        assert not torch.allclose(states[0], net.encoder(**one).last_hidden_state)
+
+
+def test_without_a_head_the_root_is_the_bare_encoder(train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train("infoxlm", "mlm=off", "tlm=off")
+    folder = export(run, tmp_path / "exported")
+    inputs = batch(folder, lines)
+    with torch.no_grad():
+        expected = load_run(run).encoder.eval()(**inputs).last_hidden_state
+        assert torch.equal(opened(folder, AutoModel)(**inputs).last_hidden_state, expected)
+    assert json.loads((folder / "config.json").read_text())["architectures"] == ["CrosslingModel"]
+
+
+def test_a_run_in_training_is_exported_at_its_newest_checkpoint(train: Train, tmp_path: Path) -> None:
+    run = train("xlm_r", "checkpoint_every=1")
+    assert len(list((run / "checkpoints").iterdir())) == 2
+    folder = export(run, tmp_path / "exported")
+    assert json.loads((folder / "export.json").read_text())["step"] == 2
+    networks = load_run(run), opened(folder, AutoModelForMaskedLM)
+    assert torch.equal(*(network.encoder.embeddings.tokens.weight for network in networks))
+
+
+# ---- in other hands -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("layer", [0, 1, 3])
+def test_sentence_vectors_are_those_of_the_universal_layer(
+    norm: str, layer: int, train: Train, lines: list[str], tmp_path: Path
+) -> None:
+    sentences = pytest.importorskip("sentence_transformers")
+    run = train("xlm_e", f"model.norm={norm}", f"model.universal_layer={layer}")
+    folder = export(run, tmp_path / "exported")
+    ours, long = load(folder), " ".join(lines)  # more than the model can read
+    assert ours.universal_layer == layer
+    with pytest.warns(UserWarning, match="longer than the 64 tokens"):
+        expected = ours.embed([*lines, long])
+    np.testing.assert_array_equal(load(run).embed(lines), ours.embed(lines))
+    found = sentences.SentenceTransformer(str(folder), device="cpu").encode([*lines, long])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_fill_mask(train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train("xlm_e")
+    folder = export(run, tmp_path / "exported")
+    first, _, *rest = lines[0].split()
+    text = " ".join([first, "<mask>", *rest])
+    [best, *_] = pipeline("fill-mask", model=str(folder / "generator"))(text)
+    inputs = batch(folder, [text])
+    [place] = (inputs["input_ids"][0] == 399).nonzero().flatten().tolist()
+    likely = filled(load_run(run), inputs)[0, place].softmax(-1)
+    assert (best["token"], best["score"]) == (int(likely.argmax()), pytest.approx(float(likely.max())))
+
+
+def test_the_vocabulary_is_that_of_the_run(train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train("xlm_e")
+    folder = export(run, tmp_path / "exported")
+    vocabulary = Vocabulary.load(run / "vocab")
+    assert reuse(folder) == reuse(folder / "generator") == vocabulary
+    for place in (folder, folder / "generator"):
+        tokenizer = AutoTokenizer.from_pretrained(place)
+        assert tokenizer(lines, add_special_tokens=False)["input_ids"] == vocabulary.encode(lines)
+        assert tokenizer.model_max_length == 64
+        assert (tokenizer.mask_token_id, tokenizer.pad_token_id) == (399, 1)
+
+
+# ---- as XLM-R -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["xlm_r", "infoxlm"])
+def test_a_network_of_its_shape_becomes_an_xlm_r(name: str, train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train(name)
+    folder = export(run, tmp_path / "exported", family="xlm-roberta")
+    root, inputs = opened(folder, AutoModelForMaskedLM), batch(folder, lines)
+    assert isinstance(root, XLMRobertaForMaskedLM)
+    assert_equal_but_for_padding(logits(root, inputs), filled(load_run(run), inputs), inputs)
+    np.testing.assert_allclose(load(folder).embed(lines), load(run).embed(lines), atol=1e-5)
+    sentences = pytest.importorskip("sentence_transformers")
+    model = sentences.SentenceTransformer(str(folder), device="cpu")
+    np.testing.assert_allclose(model.encode(lines), load(run).embed(lines), atol=1e-5)
+
+
+def test_a_discriminator_of_its_shape_becomes_an_electra(train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train("xlm_e", "model.relative=false", "model.token_table=gdes")
+    folder = export(run, tmp_path / "exported", family="xlm-roberta")
+    net, inputs = load_run(run), batch(folder, lines)
+    root, generator = opened(folder, AutoModelForPreTraining), opened(folder / "generator", AutoModelForMaskedLM)
+    assert isinstance(root, ElectraForPreTraining)
+    assert_equal_but_for_padding(logits(root, inputs), replaced(net, inputs), inputs)
+    assert_equal_but_for_padding(logits(generator, inputs), filled(net, inputs), inputs)
+    np.testing.assert_allclose(load(folder).embed(lines), load(run).embed(lines), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"family": "xlm-roberta"}, "relative_positions True cannot be handed on as XLM-R"),
+        ({"family": "xlm-roberta", "standalone": True}, "transformers has the code of xlm-roberta already"),
+        ({"family": "xlm-robert"}, "did you mean 'xlm-roberta'?"),
+    ],
+)
+def test_what_cannot_be_had_is_one_sentence(
+    options: dict[str, Any], expected: str, train: Train, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        export(train("xlm_e"), tmp_path / "exported", **options)
+    assert expected in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+# ---- whole or not at all ------------------------------------------------------------------------------------
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(train: Train, tmp_path: Path) -> None:
+    folder = export(train("xlm_e"), tmp_path / "exported", standalone=True)
+    assert (folder / "generator" / "heads.py").is_file()
+    export(train("xlm_r"), folder)
+    assert not (folder / "generator").exists()
+    assert not list(folder.rglob("*.py"))
+    (folder / "notes.txt").write_text("keep me")
+    with pytest.raises(BadInput, match=r"there is something else here already \(notes.txt\)"):
+        export(train("xlm_e"), folder)
+    assert isinstance(opened(folder, AutoModelForMaskedLM), CrosslingForMaskedLM)
+
+
+def test_other_folders_are_left_alone(train: Train, tmp_path: Path) -> None:
+    model = opened(export(train("xlm_r"), tmp_path / "exported"), AutoModel)
+    assert isinstance(model, CrosslingModel)
+    model.save_pretrained(tmp_path / "mine")
+    with pytest.raises(BadInput, match=r"mine: there is something else here already \(config.json\)"):
+        export(train("xlm_r"), tmp_path / "mine")
+    with pytest.raises(BadInput, match="something else here already"):
+        export(train("xlm_r"), train("xlm_r"))
+    (tmp_path / "file").write_text("keep me")
+    with pytest.raises(BadInput, match="this is a file"):
+        export(train("xlm_r"), tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "keep me"
+
+
+def test_a_failure_leaves_no_half_of_a_folder(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crossling.export import folder
+
+    def fails(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folder, "card", fails)
+    with pytest.raises(KeyboardInterrupt):
+        export(train("xlm_r"), tmp_path / "exported")
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_runs_are_exported(train: Train, tmp_path: Path) -> None:
+    exported = export(train("xlm_r"), tmp_path / "exported")
+    for given in (exported, tmp_path / "absent", "FacebookAI/xlm-roberta-base"):
+        with pytest.raises(BadInput, match=r"not a run \(expected recipe.json\)"):
+            export(given, tmp_path / "again")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.json").write_bytes((train("xlm_r") / "recipe.json").read_bytes())
+    with pytest.raises(BadInput, match="no checkpoint yet"):
+        export(tmp_path / "run", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+# ---- nothing runs that nobody asked for ---------------------------------------------------------------------
+
+
+class Trap:
+    """Unpickled, it leaves a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.parametrize("standalone", [False, True])
+def test_loading_runs_no_code_and_opens_no_pickle(
+    standalone: bool, train: Train, lines: list[str], tmp_path: Path
+) -> None:
+    folder = export(train("xlm_e"), tmp_path / "exported", standalone=standalone)
+    assert bool(list(folder.rglob("*.py"))) == standalone
+    mark = tmp_path / "mark"
+    for place in (folder, folder / "generator"):
+        for name in ("pytorch_model.bin", "training_args.bin", "tokenizer.pkl"):
+            (place / name).write_bytes(pickle.dumps(Trap(mark)))
+        for name in ("heads.py", "config.py", "transformer.py", "modeling_crossling.py", "handler.py"):
+            (place / name).write_text(f"open({str(mark)!r}, 'w')\n")
+    load(folder).embed(lines)
+    opened(folder, AutoModel)
+    opened(folder, AutoModelForPreTraining)
+    opened(folder / "generator", AutoModelForMaskedLM)
+    AutoTokenizer.from_pretrained(folder)
+    pipeline("fill-mask", model=str(folder / "generator"))
+    assert not mark.exists()
+    pickle.loads((folder / "pytorch_model.bin").read_bytes())  # the trap does work
+    assert mark.exists()
+
+
+def test_without_safetensors_nothing_is_opened(train: Train, tmp_path: Path) -> None:
+    folder = export(train("xlm_r"), tmp_path / "exported")
+    mark = tmp_path / "mark"
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Trap(mark)))
+    with pytest.raises(BadInput, match=r"no \.safetensors weights here"):
+        load(folder)
+    assert not mark.exists()
+
+
+# ---- and back -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("standalone", [False, True])
+def test_training_can_go_on_from_it(standalone: bool, train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train("xlm_e", "model.token_table=gdes")
+    folder = export(run, tmp_path / "exported", standalone=standalone)
+    net, inputs = load_run(run), batch(folder, lines)
+    root, generator = imported(folder), imported(folder / "generator")
+    assert root.rtd_head is not None
+    assert generator.lm_head is not None
+    with torch.no_grad():
+        found = root.rtd_head(root.encoder(**inputs).last_hidden_state)
+        hidden = generator.encoder(**inputs).last_hidden_state
+        assert torch.equal(found, replaced(net, inputs))
+        assert torch.equal(generator.lm_head(hidden, generator.encoder.embeddings.tokens.weight), filled(net, inputs))
+
+
+def test_on_the_command_line(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def crossling(*arguments: str | Path) -> int:
+        monkeypatch.setattr(sys, "argv", ["crossling", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0)
+
+    run = train("xlm_r")
+    capfd.readouterr()
+    assert crossling("export", run, "-o", tmp_path / "exported", "--standalone") == 0
+    assert capfd.readouterr() == (f"{tmp_path / 'exported'}\n", "")
+    assert (tmp_path / "exported" / "heads.py").is_file()
+    assert crossling("export", run, "-o", tmp_path / "other", "--as", "xlm-roberta") == 0
+    assert json.loads((tmp_path / "other" / "config.json").read_text())["model_type"] == "xlm-roberta"
+    capfd.readouterr()
+    assert crossling("export", tmp_path / "other", "-o", tmp_path / "again") == 2
+    assert "not a run (expected recipe.json)" in capfd.readouterr().err

@@ -1,0 +1,228 @@
+"""CA-MLM against a slow loop written from VECO's equations 1 to 13, and how its pairs are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.testing import assert_close
+
+from crossling.data.batches import Examples
+from crossling.data.packing import Batch
+from crossling.objectives import CAMLM, CATLM, Network, Objective
+from crossling.objectives.ca_mlm import adjacent
+
+from . import slow
+from .conftest import (
+    MASK,
+    VOCABULARY,
+    corrupted,
+    network,
+    packed,
+    pair_batch,
+    pairs_of,
+    split,
+    text_batch,
+    text_of,
+    unpacked,
+)
+
+BOTH = pytest.mark.parametrize(
+    ("objective", "make"),
+    [(CAMLM(rate=0.4, keep=0.2, random=0.2), text_batch), (CATLM(rate=0.4), pair_batch)],
+    ids=["adjacent segments", "translations"],
+)
+TERMS = ("x", "y", "x_cross", "y_cross")
+DIFFERENT = (1.0, 2.0, -3.0, 5.0)  # so that no term can stand for another
+
+
+def slow_terms(net: Network, batch: Batch, stop_gradient: bool) -> list[Tensor]:
+    """- log P(x | x^), - log P(y | y^), - log P(x | y^, x^), - log P(y | x^, y^), one pair at a time."""
+    terms = [torch.zeros((), dtype=torch.double) for _ in TERMS]
+
+    def missing(hidden: Tensor, sequence: Batch, side: str) -> Tensor:
+        p = slow.language_model(net.parts["lm_head"], hidden, slow.table(net.encoder))
+        chosen = [i for i in range(len(p)) if sequence[f"{side}_masked"][i]]
+        return sum((-torch.log(p[i, sequence[f"{side}_targets"][i]]) for i in chosen), torch.zeros(()))
+
+    for x, y in zip(unpacked(batch, "x"), unpacked(batch, "y"), strict=True):
+        h_x, h_y = slow.states(net.encoder, x["x"])[-1], slow.states(net.encoder, y["y"])[-1]
+        constant_x, constant_y = (h_x.detach(), h_y.detach()) if stop_gradient else (h_x, h_y)
+        s_x = slow.states(net.encoder, x["x"], paired_TD=constant_y)[-1]
+        s_y = slow.states(net.encoder, y["y"], paired_TD=constant_x)[-1]
+        for k, (hidden, sequence, side) in enumerate([(h_x, x, "x"), (h_y, y, "y"), (s_x, x, "x"), (s_y, y, "y")]):
+            terms[k] = terms[k] + missing(hidden, sequence, side)
+    return terms
+
+
+def total(terms: list[Tensor]) -> Tensor:
+    return sum((weight * term for weight, term in zip(DIFFERENT, terms, strict=True)), torch.zeros(()))
+
+
+def fast_terms(objective: CAMLM, net: Network, batch: Batch) -> list[Tensor]:
+    sums = objective.loss(net, batch)
+    return [sums[f"{objective.term}_{term}"] for term in TERMS]
+
+
+@BOTH
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("stop_gradient", [True, False], ids=["constant", "with gradient"])
+def test_the_four_terms_are_the_equation_in_value_and_gradient(
+    objective: CAMLM, make: Callable[[Objective], Batch], norm: str, stop_gradient: bool
+) -> None:
+    objective = replace(objective, stop_gradient=stop_gradient)
+    net = network(objective, cross_attention=True, norm=norm)
+    batch = make(objective)
+    assert batch["x"].shape[0] < len(unpacked(batch, "x"))  # packed: several pairs in a row
+    for found, expected in zip(fast_terms(objective, net, batch), slow_terms(net, batch, True), strict=True):
+        assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
+    slow.agree(
+        net,
+        lambda: total(fast_terms(objective, net, batch)),
+        lambda: total(slow_terms(net, batch, stop_gradient)),
+    )
+
+
+@BOTH
+def test_stopping_the_gradient_changes_it(objective: CAMLM, make: Callable[[Objective], Batch]) -> None:
+    """Without it the stream S teaches H as well; the default stops it."""
+    net, batch = network(objective, cross_attention=True), make(objective)
+    assert objective.stop_gradient
+    stopped, flowing = (
+        slow.gradients(net, total(fast_terms(replace(objective, stop_gradient=stop), net, batch)))
+        for stop in (True, False)
+    )
+    assert slow.differ(stopped, flowing)
+
+
+def test_only_the_cross_terms_teach_cross_attention() -> None:
+    objective = CATLM(rate=0.4)
+    net, batch = network(objective, cross_attention=True), pair_batch(objective)
+    cross = {name for name, _ in net.named_parameters() if ".cross" in name}
+    assert len(cross) == 3 * 8  # of each layer: query, keys and values, output, norm
+    for term, learns in {"x": False, "y": False, "x_cross": True, "y_cross": True}.items():
+        found = slow.gradients(net, objective.loss(net, batch)[f"ca_tlm_{term}"])
+        assert {bool(found[name].any()) for name in cross} == {learns}
+
+
+@BOTH
+def test_what_is_watched(objective: CAMLM, make: Callable[[Objective], Batch]) -> None:
+    net, batch = network(objective, cross_attention=True), make(objective)
+    with torch.no_grad():
+        sums, expected = objective.loss(net, batch), slow_terms(net, batch, True)
+    counts = objective.counts(batch)
+    assert counts.keys() == sums.keys()
+    for name, loss in zip(TERMS, expected, strict=True):
+        number = int(batch[f"{name[0]}_masked"].sum())
+        assert number > 0
+        assert {counts[f"{objective.term}_{name}{what}"] for what in ("", "_accuracy", "_bound")} == {number}
+        bound = number * math.log(VOCABULARY) - loss
+        assert_close(sums[f"{objective.term}_{name}_bound"].double(), bound, rtol=1e-5, atol=1e-4)
+        assert 0 <= sums[f"{objective.term}_{name}_accuracy"] <= number
+
+
+def test_every_term_has_the_weight() -> None:
+    assert CAMLM(weight=0.5).weights == {f"ca_mlm_{term}": 0.5 for term in TERMS}
+    assert CATLM().weights == {f"ca_tlm_{term}": 1.0 for term in TERMS}
+
+
+@pytest.mark.parametrize("stop_gradient", [True, False])
+def test_micro_batches_change_nothing(stop_gradient: bool) -> None:
+    objective = CATLM(rate=0.4, stop_gradient=stop_gradient)
+    net, step = network(objective, cross_attention=True), corrupted(objective, pairs_of(7))
+    assert objective.split == "examples"
+    micro = split(step, 2, 3)
+
+    def in_parts() -> Tensor:
+        return sum((total(fast_terms(objective, net, batch)) for batch in micro), torch.zeros(()))
+
+    whole = slow.gradients(net, total(fast_terms(objective, net, packed(step))))
+    slow.same_gradients(slow.gradients(net, in_parts()), whole)
+    assert_close(in_parts(), total(fast_terms(objective, net, packed(step))), rtol=1e-5, atol=1e-4)
+
+
+# ---- pairs ---------------------------------------------------------------------------------------------------
+
+
+def read(batch: Batch, side: str) -> list[list[int]]:
+    return [sequence[f"{side}_targets"].tolist() for sequence in unpacked(batch, side)]
+
+
+def test_translations_are_the_two_streams() -> None:
+    pairs = pairs_of(6)
+    batch = packed(corrupted(CATLM(), pairs))
+    assert read(batch, "x") == [[0, *ids.tolist()] for ids in pairs.ids]
+    assert read(batch, "y") == [[0, *ids.tolist()] for ids in pairs.others]
+
+
+def test_two_parts_of_a_block_are_the_two_streams() -> None:
+    blocks = text_of(6)
+    batch = packed(corrupted(CAMLM(), blocks))
+    for block, x, y in zip(blocks.ids, read(batch, "x"), read(batch, "y"), strict=True):
+        assert x[0] == y[0] == 0
+        assert [*x[1:], *y[1:]] == block.tolist()
+
+
+def test_row_k_of_both_streams_holds_the_same_pairs() -> None:
+    batch = pair_batch(CATLM(), pairs=20)
+    assert batch["x"].shape == batch["y"].shape
+    assert len(batch["x"]) > 3
+    for x_segments, y_segments in zip(batch["x_segments"], batch["y_segments"], strict=True):
+        assert set(x_segments[x_segments > 0].tolist()) == set(y_segments[y_segments > 0].tolist())
+
+
+def test_the_two_streams_are_masked_apart() -> None:
+    """Also where both are the same text: no position is masked in one because it is in the other."""
+    same = [np.append(np.full(20, 7), 2)] * 300
+    batch = packed(corrupted(CATLM(rate=0.25), Examples(same, same)))
+    x, y = batch["x_masked"], batch["y_masked"]
+    assert x.shape == y.shape
+    assert int(x.sum()) / 6000 == pytest.approx(0.25, abs=0.01)
+    assert int(y.sum()) / 6000 == pytest.approx(0.25, abs=0.01)
+    assert int((x & y).sum()) / 6000 == pytest.approx(0.25**2, abs=0.015)
+
+
+def test_chosen_tokens_are_masked_kept_or_random() -> None:
+    batch = packed(corrupted(CATLM(rate=0.5, keep=0.3, random=0.2), pairs_of(200)))
+    for side in "xy":
+        chosen = batch[f"{side}_masked"]
+        shown, original = batch[side][chosen], batch[f"{side}_targets"][chosen]
+        assert (shown == MASK).float().mean().item() == pytest.approx(0.5, abs=0.06)
+        assert (shown == original).float().mean().item() == pytest.approx(0.3, abs=0.06)
+        assert torch.equal(batch[side][~chosen], batch[f"{side}_targets"][~chosen])
+
+
+# ---- where a block is cut ------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.booleans())
+def test_a_block_is_cut_at_the_sentence_end_nearest_to_its_middle(lengths: list[int], ended: bool) -> None:
+    block = [i for words in lengths for i in [*[7] * words, 2]]
+    block = block if ended else block[:-1]  # a long sentence may go on in the next block
+    halves = adjacent(Examples([np.array(block)]))
+    [first], [second] = halves.ids, halves.others
+    assert [*first, *second] == block
+    ends = [i + 1 for i, token in enumerate(block[:-1]) if token == 2]
+    if ends:
+        assert len(first) in ends
+        assert abs(len(first) - len(block) / 2) == min(abs(end - len(block) / 2) for end in ends)
+    else:
+        assert len(first) == len(block) // 2
+
+
+def test_the_end_of_the_block_is_no_place_to_cut() -> None:
+    """Both parts hold something, even if the last sentence end is the nearest to the middle."""
+    halves = adjacent(Examples([np.array([5, 6, 7, 8, 2]), np.array([5, 2, 6, 6, 6, 6, 6, 6, 2])]))
+    assert [part.tolist() for part in halves.ids] == [[5, 6], [5, 2]]
+    assert [part.tolist() for part in halves.others] == [[7, 8, 2], [6, 6, 6, 6, 6, 6, 2]]
+
+
+def test_the_paper_masks_pairs_more_than_text() -> None:
+    assert (CAMLM().rate, CATLM().rate) == (0.15, 0.25)
