@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ SHAPE = Shape(
 
 
 def network(*objectives: Objective, **changes: Any) -> Network:
-    """With weights as after some training: no norm is the identity, no bias nothing, no copy equal to what it copies."""
+    """With weights as after some training: no norm is the identity, no bias zero, no copy equal to its original."""
     torch.manual_seed(0)
     shape = replace(SHAPE, **changes)
     encoder = CrosslingModel(shape.config(VOCABULARY))
@@ -80,8 +81,7 @@ def packed(corrupted: Corrupted) -> Batch:
 def split(corrupted: Corrupted, *cuts: int) -> list[Batch]:
     """The micro-batches of a step that is cut before these examples."""
     number = len(next(iter(corrupted.inputs.values())).lengths_N)
-    borders = [0, *cuts, number]
-    return [packed(corrupted.between(start, stop)) for start, stop in zip(borders[:-1], borders[1:], strict=True)]
+    return [packed(corrupted.between(start, stop)) for start, stop in pairwise([0, *cuts, number])]
 
 
 def unpacked(batch: Batch, name: str = "ids") -> list[Batch]:

@@ -100,7 +100,7 @@ def test_every_position_is_chosen_as_often() -> None:
 
 @pytest.mark.parametrize("span", [2.0, 3.5, 6.0])
 def test_spans_are_geometric_with_the_mean_asked_for(span: float) -> None:
-    """At a rate so low that spans seldom touch each other. A thousand spans or more: three deviations are below 0.04."""
+    """At a rate so low that spans seldom meet. There are a thousand or more: three deviations are below 0.04."""
     text = sequences([0, *[7] * 200_000, 2])
     lengths = runs(masked(text, Noise([4], 0, 1), 99, 0.03, span=span).tokens["masked"])
     assert lengths.mean() == pytest.approx(span, rel=0.08)

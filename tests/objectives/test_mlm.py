@@ -50,7 +50,7 @@ def slow_mlm(net: Network, batch: Batch) -> Tensor:
 def test_the_loss_is_the_equation_in_value_and_gradient(objective: MLM, make: Callable[[Objective], Batch]) -> None:
     net, batch = network(objective), make(objective)
     assert batch["ids"].shape[0] < len(unpacked(batch))  # packed: several sequences in a row
-    slow.agree(net, lambda: objective.loss(net, batch)[objective.term], lambda: slow_mlm(net, batch))
+    slow.agree(net, objective.loss(net, batch)[objective.term], slow_mlm(net, batch))
 
 
 @BOTH

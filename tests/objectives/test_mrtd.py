@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from crossling.data.batches import Examples
@@ -69,16 +68,12 @@ def test_the_losses_are_the_equations_in_value_and_gradient(
     objective: MRTD, make: Callable[[Objective], Batch], token_table: str
 ) -> None:
     net, batch = network(objective, token_table=token_table), make(objective)
-
-    def fast() -> Tensor:
-        sums = objective.loss(net, batch)
-        return sums[objective.generator_term] + 3 * sums[objective.term]
-
-    def by_the_equations() -> Tensor:
-        expected = SlowRTD(net, batch)
-        return expected.generator_loss + 3 * expected.detector_loss
-
-    slow.agree(net, fast, by_the_equations)
+    sums, expected = objective.loss(net, batch), SlowRTD(net, batch)
+    slow.agree(
+        net,
+        sums[objective.generator_term] + 3 * sums[objective.term],
+        expected.generator_loss + 3 * expected.detector_loss,
+    )
 
 
 @BOTH

@@ -9,8 +9,10 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -18,7 +20,7 @@ from crossling.data.packing import Batch
 from crossling.objectives import Network, XLCo
 
 from . import slow
-from .conftest import corrupted, network, packed, pairs_of, split, unpacked
+from .conftest import corrupted, network, packed, pair_batch, pairs_of, split, unpacked
 
 EQUATION_6 = XLCo(layer=2, queue=0, momentum=0.0, mixup=False, temperature=1.0, rate=0.0)
 QUEUE = replace(EQUATION_6, queue=8, momentum=0.7, temperature=0.5)
@@ -91,6 +93,10 @@ def steps_of(objective: XLCo, seed: int = 7) -> Iterator[list[Batch]]:
         yield split(drawn, *cuts) if objective.split == "examples" else [packed(drawn)]
 
 
+def added(sums: list[dict[str, Tensor]], name: str) -> Tensor:
+    return torch.stack([each[name] for each in sums]).sum()
+
+
 def assert_queues_are_equal(net: Network, expected: SlowContrast) -> None:
     """Whatever order it keeps them in."""
     queue = net.parts["queue"]
@@ -145,8 +151,8 @@ def test_whole_steps_are_the_equations_in_value_and_gradient(objective: XLCo, no
         found = [objective.loss(net, batch) for batch in micro]
         wanted = [expected.sums(net, batch) for batch in micro]
         for name in found[0]:
-            assert_close(sum(each[name] for each in found).double(), sum(each[name] for each in wanted), rtol=1e-4, atol=1e-4)  # type: ignore[union-attr]  # fmt: skip
-        slow.agree(net, lambda: sum(each["xlco"] for each in found), lambda: sum(each["xlco"] for each in wanted))  # type: ignore[arg-type,return-value]  # noqa: B023
+            assert_close(added(found, name).double(), added(wanted, name), rtol=1e-4, atol=1e-4)
+        slow.agree(net, added(found, "xlco"), added(wanted, "xlco"))
         keys = [key for batch in micro for key in expected.keys_of(net, batch)]
         with torch.no_grad():
             for parameter in net.parameters():
@@ -157,3 +163,162 @@ def test_whole_steps_are_the_equations_in_value_and_gradient(objective: XLCo, no
             expected.enter(keys)
             assert_queues_are_equal(net, expected)
         expected.follow(net)
+
+
+# ---- who may be a negative -----------------------------------------------------------------------------------
+
+
+def candidates(sums: dict[str, Tensor], queries: int) -> float:
+    """|N|, the same for every query, from what the bound has over the loss: log |N|."""
+    return math.exp((sums["xlco_bound"] + sums["xlco"]).item() / queries)
+
+
+def rowed(batch: Batch, rows: list[list[int]]) -> Batch:
+    return {**batch, "rows": torch.tensor(rows)}
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_pairs_of_one_row_are_no_negatives_in_the_batch(symmetric: bool) -> None:
+    objective = replace(EQUATION_6, symmetric=symmetric)
+    net, batch = network(objective), pair_batch(objective)
+    for rows, number in {(0, 1, 2, 3, 4, 5): 6, (0, 0, 1, 1, 2, 2): 5, (0, 0, 0, 1, 1, 1): 4, (4,) * 6: 1}.items():
+        sums = objective.loss(net, rowed(batch, [[row, row] for row in rows]))
+        assert candidates(sums, 6) == pytest.approx(number, rel=1e-4)
+    # With nothing left to tell apart the loss is zero.
+    assert sums["xlco"].item() == pytest.approx(0.0, abs=1e-6)
+    assert sums["xlco_bound"].item() == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "number"),
+    [
+        ([[1, 2], [3, 4], [5, 6]], 3),
+        ([[1, 2], [1, 3], [5, 6]], 7 / 3),  # two of the three have one candidate less
+        ([[1, 2], [3, 2], [5, 6]], 7 / 3),
+        ([[1, 2], [2, 3], [5, 6]], 7 / 3),
+        ([[1, 2], [3, 1], [5, 6]], 7 / 3),
+        ([[1, 2], [2, 3], [3, 1]], 1),
+    ],
+)
+def test_translations_that_came_with_a_mate_are_no_negatives(rows: list[list[int]], number: float) -> None:
+    net, batch = network(EQUATION_6), pair_batch(EQUATION_6, pairs=3)
+    sums = EQUATION_6.loss(net, rowed(batch, rows))
+    expected = math.exp((math.log(3) + 2 * math.log(2)) / 3) if number == 7 / 3 else number
+    assert candidates(sums, 3) == pytest.approx(expected, rel=1e-4)
+
+
+def test_translations_in_the_queue_are_no_negatives() -> None:
+    net, batch = network(QUEUE), pair_batch(QUEUE, pairs=1)
+    queue = net.parts["queue"]
+    queue.rows_A2.copy_(torch.tensor([[1, 1], [1, 2], [2, 1], [3, 3], [4, 4], [7, 4], [4, 7], [8, 9]]))
+    for rows, number in {(1, 1): 6, (2, 2): 7, (1, 2): 6, (3, 3): 8, (4, 7): 6, (3, 7): 6, (9, 8): 8, (5, 6): 9}.items():
+        assert candidates(QUEUE.loss(net, rowed(batch, [list(rows)])), 1) == pytest.approx(number, rel=1e-4)
+
+
+def test_the_key_of_a_pair_is_a_candidate_even_if_its_row_is_in_the_queue() -> None:
+    net, batch = network(QUEUE), pair_batch(QUEUE, pairs=1)
+    net.parts["queue"].rows_A2.fill_(5)
+    assert QUEUE.loss(net, rowed(batch, [[5, 5]]))["xlco"].item() == pytest.approx(0.0, abs=1e-6)
+
+
+# ---- keys, and when they enter the queue ---------------------------------------------------------------------
+
+
+def test_keys_of_a_step_enter_only_after_the_step() -> None:
+    net, [first, *rest] = network(QUEUE), next(steps_of(QUEUE))
+    QUEUE.begin(net, steps_of(QUEUE, seed=70))
+    before = net.parts["queue"].keys_AD.clone()
+    losses = [QUEUE.loss(net, batch)["xlco"].item() for batch in (first, *rest, first)]
+    assert losses[0] == losses[-1]  # what came before in the step is no negative
+    assert torch.equal(net.parts["queue"].keys_AD, before)
+    QUEUE.after_step(net)
+    assert not torch.equal(net.parts["queue"].keys_AD, before)
+
+
+def test_micro_batches_change_neither_loss_nor_gradient_nor_queue() -> None:
+    objective = replace(QUEUE, mixup=True, symmetric=True)
+    assert objective.split == "examples"
+    one = network(objective)
+    objective.begin(one, steps_of(objective, seed=70))
+    other = deepcopy(one)
+    step = corrupted(objective, pairs_of(8, ROWS[1]), 1)
+    whole = objective.loss(one, packed(step))
+    parts = [objective.loss(other, batch) for batch in split(step, 1, 2)]
+    for name, value in whole.items():
+        assert_close(added(parts, name), value)
+    slow.same_gradients(slow.gradients(other, added(parts, "xlco")), slow.gradients(one, whole["xlco"]))
+    objective.after_step(one)
+    objective.after_step(other)
+    for name, values in one.state_dict().items():
+        assert_close(other.state_dict()[name], values, msg=name)
+
+
+def test_a_batch_whose_pairs_are_each_others_negatives_is_never_split() -> None:
+    assert EQUATION_6.split == "never"
+    assert replace(EQUATION_6, momentum=0.9).split == "never"
+
+
+# ---- representations -----------------------------------------------------------------------------------------
+
+
+def test_layers_above_the_universal_one_get_no_gradient() -> None:
+    net = network(EQUATION_6)
+    EQUATION_6.loss(net, pair_batch(EQUATION_6))["xlco"].backward()
+    assert all(p.grad is None for p in net.encoder.blocks[2].parameters())
+    assert all(p.grad is not None for p in net.encoder.blocks[1].parameters())
+
+
+def test_the_projection_is_one_matrix_and_nothing_else() -> None:
+    [(name, weight)] = network(EQUATION_6).parts["projection"].named_parameters()
+    assert (name, tuple(weight.shape)) == ("weight", (16, 16))
+
+
+def test_without_a_layer_the_models_universal_one_is_taken() -> None:
+    """Also by the key encoder, which ends there."""
+    for objective in (EQUATION_6, QUEUE):
+        net, batch = network(objective), pair_batch(objective)  # 3 layers: 2 is two thirds up
+        unsaid = replace(objective, layer=None)
+        assert torch.equal(unsaid.loss(net, batch)["xlco"], objective.loss(net, batch)["xlco"])
+        assert network(unsaid).state_dict().keys() == net.state_dict().keys()
+
+
+def test_scores_keep_their_digits_under_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cosines of two vectors, divided by 0.05: bfloat16 would leave a few dozen values."""
+    objective = replace(EQUATION_6, temperature=0.05, normalise=True)
+    net, batch = network(objective), pair_batch(objective, pairs=40)
+    query, key = torch.randn(40, 16), torch.randn(40, 16)
+    vectors = {"query": F.normalize(query, dim=-1), "key": F.normalize(key, dim=-1)}
+    monkeypatch.setattr(XLCo, "represent", lambda *given: vectors[given[-1]])
+    exact = objective.loss(net, batch)["xlco"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(objective.loss(net, batch)["xlco"], exact)
+
+
+# ---- data ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mixup", [False, True])
+@pytest.mark.parametrize("rate", [0.0, 0.15, 0.5])
+def test_both_sides_are_masked_at_the_rate_and_apart(rate: float, mixup: bool) -> None:
+    objective = replace(EQUATION_6, rate=rate, keep=0.0, random=0.0, mixup=mixup)
+    sentence = np.append(np.full(20, 7), 2)
+    pairs = replace(pairs_of(200), ids=[sentence] * 200, others=[sentence] * 200)
+    drawn = corrupted(objective, pairs).inputs
+    query, key = (drawn[side].tokens[side] for side in ("query", "key"))
+    hidden = [(side == 39) for side in (query, key)]
+    assert [each.sum() / (200 * 20) for each in hidden] == pytest.approx([rate] * 2, abs=0.01)
+    assert (hidden[0] & hidden[1]).sum() / (200 * 20) == pytest.approx(rate**2, abs=0.02)
+
+
+def test_the_count_is_pairs() -> None:
+    batch = pair_batch(EQUATION_6)
+    assert EQUATION_6.counts(batch) == dict.fromkeys(EQUATION_6.loss(network(EQUATION_6), batch), 6)
+    assert replace(EQUATION_6, pairs=77).examples(123.4) == 77
+    assert replace(EQUATION_6, pairs=77, mixup=True).examples(123.4) == 154
+    assert EQUATION_6.weights == {"xlco": 1.0}
+
+
+def test_beside_other_tasks_it_is_as_large_as_the_papers() -> None:
+    """2,048 sequences of 512 tokens and 131,072 keys."""
+    assert XLCo.beside(2048 * 512, 512) == XLCo()
+    assert (XLCo.beside(64, 512).pairs, XLCo.beside(64, 512).queue) == (2, 128)

@@ -4,9 +4,9 @@ r"""Cross-attention masked language modelling (VECO §2, Eq. 1).
               - log P(y | y^; s) - log P(y | x^, y^; s, c)              x^, y^: x and y with some tokens masked
 
 s are the weights of the encoder, c those of its cross-attention. Two streams run over the same weights: H by
-self-attention alone, and S with cross-attention plugged into every layer, whose keys and values are the last layer's H of
-the other sequence, without gradient (Eq. 6 to 9). In each layer the query of cross-attention is what self-attention gave,
-as in the decoders the authors released; their Eq. 6 takes the output of the layer below.
+self-attention alone, and S with cross-attention plugged into every layer, whose keys and values are the last layer's H
+of the other sequence, without gradient (Eq. 6 to 9). In each layer the query of cross-attention is what self-attention
+gave, as in the decoders the authors released; their Eq. 6 takes the output of the layer below.
 
 x and y are two adjacent segments of a document (CAMLM) or the two sides of a translation pair (CATLM).
 """

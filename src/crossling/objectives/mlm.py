@@ -2,8 +2,8 @@ r"""Masked language modelling.
 
     L_MLM(x) = - sum over i in M of log p(x_i | x without M)            M: the masked positions
 
-TLM (Conneau and Lample 2019) is the same on a joined translation pair: see tlm.py. Both maximise a lower bound of mutual
-information (InfoXLM Eq. 1 and 2), which is watched beside the loss:
+TLM (Conneau and Lample 2019) is the same on a joined translation pair: see tlm.py. Both maximise a lower bound of
+mutual information (InfoXLM Eq. 1 and 2), which is watched beside the loss:
 
     I(c; x) >= log |V| - L_MLM                                          c: the context of the masked token x
 """

@@ -63,10 +63,10 @@ class Objective(ABC):
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         """Named sums. Those named in `weights` are minimised, the others only watched."""
 
-    def begin(self, net: Network, more: Iterator[list[Batch]]) -> None:
-        """Before the first step of a run: what has to be made ready, with the batches of as many steps as that takes."""
+    def begin(self, net: Network, more: Iterator[list[Batch]]) -> None:  # noqa: B027 - most have nothing to do
+        """Before the first step of a run: what has to be made ready, with the batches of as many steps as it takes."""
 
-    def after_step(self, net: Network) -> None:
+    def after_step(self, net: Network) -> None:  # noqa: B027
         """After each step of the optimizer: what moves without a gradient."""
 
 

@@ -3,12 +3,14 @@ r"""Cross-lingual contrast (InfoXLM §3.3, Eq. 5 and 6).
     L_XLCo(c1, c2) = - log( f(c1, c2) / sum over c' in N of f(c1, c') ),    f(a, b) = exp(g_Q(a) . g_K(b) / tau)
 
 g is the encoder up to the universal layer, pooled and projected. The query encoder g_Q is the one in training; the key
-encoder g_K follows it, K <- m K + (1 - m) Q after each step, and learns nothing by itself. N holds the translation c2 and a
-queue of earlier keys, of constant length and filled before the first step; the keys of a step enter it after the step.
-With `queue = 0`, N holds the keys of the step itself; if also m = 0 there is one encoder, and the keys have gradients too.
+encoder g_K follows it, K <- m K + (1 - m) Q after each step, and learns nothing by itself. N holds the translation c2
+and a queue of earlier keys, of constant length and filled before the first step; the keys of a step enter it after the
+step. With `queue = 0`, N holds the keys of the step itself; if also m = 0 there is one encoder, and the keys have
+gradients too.
 
-Mixup: a pair <c1, c2> is joined with another <d1, d2> of another corpus in a random order, as <c1 d1, c2 d2> or crossed as
-<c1 d2, d1 c2>. No row of a multi-way set meets its own translations as negatives, neither in the batch nor in the queue.
+Mixup: a pair <c1, c2> is joined with another <d1, d2> of another corpus in a random order, as <c1 d1, c2 d2> or crossed
+as <c1 d2, d1 c2>. No row of a multi-way set meets its own translations as negatives, neither in the batch nor in the
+queue.
 
 The loss maximises a lower bound of mutual information (Eq. 4), which is watched beside it: I(c1; c2) >= log |N| - L.
 

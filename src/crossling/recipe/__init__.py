@@ -3,5 +3,6 @@
 from crossling.recipe.network import build, load_run
 from crossling.recipe.pretrain import pretrain
 from crossling.recipe.recipe import Recipe
+from crossling.recipe.start import Start
 
-__all__ = ["Recipe", "build", "load_run", "pretrain"]
+__all__ = ["Recipe", "Start", "build", "load_run", "pretrain"]

@@ -115,6 +115,10 @@ class Recipe:
             raise BadInput(
                 f"recipe {self.name}: ca_mlm and ca_tlm need cross-attention; set model.cross_attention=true too"
             )
+        if self.freeze_steps and not self.model.cross_attention:
+            raise BadInput(
+                f"recipe {self.name}: without model.cross_attention there is nothing to learn in freeze_steps"
+            )
         layers = {
             "xlco.layer": self.xlco.layer if self.xlco else None,
             "model.universal_layer": self.model.universal_layer,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from crossling.errors import BadInput, nearest
-from crossling.recipe import Recipe
+from crossling.model.shape import SIZES, Shape
+from crossling.recipe import Recipe, Start
+from crossling.recipe.start import lowered
 from crossling.recipes.infoxlm import infoxlm
 from crossling.recipes.veco import veco
 from crossling.recipes.xlm import xlm
@@ -30,4 +33,24 @@ def named(recipe: str, size: str | None = None) -> Recipe:
     return RECIPES[recipe](size or "base")
 
 
-__all__ = ["RECIPES", "infoxlm", "named", "veco", "xlm", "xlm_e", "xlm_r", "xy_lent"]
+def continued(recipe: str, start: Start, size: str | None = None, differences: Sequence[str] = ()) -> Recipe:
+    """A recipe in the shape of the model it starts from, with `key=value` differences. The size decides the rest and is
+    that of the model if not said; the peak rate of replaced token detection is lowered if it is not among them."""
+    shape = start.encoder.config
+    of = {name: (each.layers, each.width) for name, each in SIZES.items()}
+    theirs = shape.num_hidden_layers, shape.hidden_size
+    if size in of and of[size] != theirs:
+        raise BadInput(f"--size {size}: {start.name} has {theirs[0]} layers of {theirs[1]}; leave --size out")
+    fitting = size or next((name for name, each in of.items() if each == theirs), None)
+    chosen = start.shape(named(recipe, None if recipe.endswith(".json") else fitting))
+    if not any(difference.startswith("lr=") for difference in differences) and not recipe.endswith(".json"):
+        chosen = lowered(chosen)
+    chosen = chosen.set(differences)
+    for key in (field.name for field in fields(Shape)):
+        asked, had = getattr(chosen.model, key), getattr(start.shape(chosen).model, key)
+        if asked != had:
+            raise BadInput(f"--set model.{key}={asked}: {start.name} has {had}, and a model keeps its shape")
+    return chosen
+
+
+__all__ = ["RECIPES", "continued", "infoxlm", "named", "veco", "xlm", "xlm_e", "xlm_r", "xy_lent"]

@@ -18,19 +18,19 @@ ABLATION = Shape(layers=6, width=768, heads=12, feed_forward=3072, generator_lay
 
 
 def veco(size: str = "large") -> Recipe:
-    """VECO: Variable and Flexible Cross-lingual Pre-training for Language Understanding and Generation (Luo et al., ACL 2021).
+    """VECO: Variable and Flexible Cross-lingual Pre-training for Understanding and Generation (Luo et al., 2021).
 
     An encoder with a cross-attention module in every layer that can be plugged in and out: CA-MLM on adjacent segments
     of text and on translation pairs, in turn, with TLM on the pairs.
     Run:    crossling pretrain veco --size large --shards SHARDS -o RUN --init xlm-roberta-large
     Paper:  Large (662M), 240k steps, batches of 1,024 (text) and 4,096 (pairs), on 64 V100-32GB, started from XLM-R;
-            XTREME 73.1 (transfer) and 81.0 (translate-train-all, plugged in), WMT14 En-De 30.6 sacreBLEU as published. `ablation`
-            is its small model of Table 5 (247M: 6 layers of 768, 33 languages, started from nothing).
-    Started from a model, only cross-attention learns at first, as in the paper, which does not say how long: here through
-    the warm-up (`freeze_steps`). Started from nothing, everything learns from the first step.
-    Deviations: each of the four terms is a mean; the query of cross-attention is what self-attention gave (see
-    objectives/ca_mlm.py); lengths of 512 and 128 are read as those of a pair's two sequences together. `base` is ours, with
-    the hyperparameters of Large. The paper gives no clipping: 1.0.
+            XTREME 73.1 (transfer) and 81.0 (translate-train-all, plugged in), WMT14 En-De 30.6 sacreBLEU as published.
+            `ablation` is its small model of Table 5 (247M: 6 layers of 768, 33 languages, started from nothing).
+    Started from a model, only cross-attention learns at first, as in the paper, which does not say how long: here
+    through the warm-up (`freeze_steps`). Started from nothing, everything learns from the first step. Deviations: each
+    of the four terms is a mean; the query of cross-attention is what self-attention gave (see objectives/ca_mlm.py);
+    lengths of 512 and 128 are read as those of a pair's two sequences together. `base` is ours, with the
+    hyperparameters of Large. The paper gives no clipping: 1.0.
     """
     plan = budget(size, PAPER)
     shape = ABLATION if size == "ablation" else SIZES[size]

@@ -10,6 +10,7 @@ from typing import Any
 
 from crossling.disk import new_file, write_json
 from crossling.errors import BadInput
+from crossling.train.checkpoint import all_steps
 
 MAY_CHANGE = {"checkpoint_every", "log_every", "micro_tokens"}  # what the machine needs, not what is learned
 
@@ -17,17 +18,30 @@ MAY_CHANGE = {"checkpoint_every", "log_every", "micro_tokens"}  # what the machi
 class Run:
     """recipe.json  metrics.jsonl  tensorboard/  checkpoints/STEP/  vocab/"""
 
-    def __init__(self, path: Path, recipe: dict[str, Any], shards: str) -> None:
-        """Opens or starts a run of `recipe` on the shards with the fingerprint `shards`."""
+    def __init__(
+        self,
+        path: Path,
+        recipe: dict[str, Any],
+        shards: str,
+        init: str | None = None,
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Opens or starts a run of `recipe` on the shards of the fingerprint `shards`, which hold `data`; it begins as
+        the model `init`, if at all."""
         self.path = Path(path)
         known = self.path / "recipe.json"
-        described = {"recipe": recipe, "shards": shards}
+        described = {"recipe": recipe, "shards": shards, "init": init and {"model": init}, "data": data}
         if known.is_file():
             earlier = _read(known)
             if earlier.get("shards") != shards:
                 raise BadInput(
                     f"{self.path}: this run was trained on shards {earlier.get('shards')}, these are {shards};"
                     " give the shards it began with, or another -o folder"
+                )
+            if earlier.get("init") != described["init"]:
+                began = f"as {earlier['init']['model']}" if earlier.get("init") else "with random weights"
+                raise BadInput(
+                    f"{self.path}: this run began {began}; give the --init it began with, or another -o folder"
                 )
             changed = sorted(_changes(earlier["recipe"], recipe) - MAY_CHANGE)
             if changed:
@@ -44,6 +58,11 @@ class Run:
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoints = self.path / "checkpoints"
         self._first = 0  # the step this process begins at
+
+    @property
+    def saved(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return bool(all_steps(self.checkpoints))
 
     def rewind(self, step: int) -> None:
         """Forgets metrics after `step`: they will be made again."""

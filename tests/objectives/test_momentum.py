@@ -1,0 +1,169 @@
+"""The key encoder follows, learns nothing by itself, and what it said waits in a queue of constant length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from crossling.objectives import MRTD, XLCo
+from crossling.objectives.momentum import KeyQueue, follow, key_encoder
+from crossling.train.optimizer import Adam
+
+from .conftest import corrupted, network, pair_batch, pairs_of, split
+
+IN_BATCH = XLCo(layer=2, queue=0, momentum=0.7, mixup=False)
+QUEUE = replace(IN_BATCH, queue=8)
+
+
+# ---- the encoder that follows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("layers", [0, 2, 3])
+def test_the_key_encoder_is_the_first_layers_of_the_encoder(norm: str, layers: int) -> None:
+    encoder = network(norm=norm, cross_attention=True).encoder
+    keys = key_encoder(encoder, layers)
+    ids = torch.randint(4, 39, (2, 9))
+    expected = encoder(ids, output_hidden_states=True).hidden_states[layers]
+    assert_close(keys(ids, layers=layers).last_hidden_state, expected)
+    assert len(keys.blocks) == layers
+    assert not any("cross" in name for name, _ in keys.named_parameters())
+
+
+def test_following_is_m_times_the_old_plus_the_rest_of_the_new() -> None:
+    leader = network().encoder
+    follower = key_encoder(leader, 2)
+    with torch.no_grad():
+        for parameter in leader.parameters():
+            parameter += torch.randn(parameter.shape)
+    old = {name: p.clone() for name, p in follower.named_parameters()}
+    follow(follower, leader, 0.9)
+    new = dict(leader.named_parameters())
+    for name, parameter in follower.named_parameters():
+        assert_close(parameter, 0.9 * old[name] + 0.1 * new[name])
+    follow(follower, leader, 0.0)
+    assert all(torch.equal(parameter, new[name]) for name, parameter in follower.named_parameters())
+
+
+def test_a_table_that_is_a_sum_is_followed_as_one() -> None:
+    objective = replace(QUEUE, layer=2)
+    net = network(MRTD(), objective, token_table="gdes")
+    objective.begin(net, (split(corrupted(objective, pairs_of(8))) for _ in range(9)))
+    tokens, its = net.encoder.embeddings.tokens, net.parts["key_encoder"].embeddings.tokens
+    assert_close(its.weight, tokens.base.weight + tokens.delta_VD)
+    with torch.no_grad():
+        tokens.delta_VD += 1.0
+    objective.after_step(net)
+    assert_close(its.weight, tokens.base.weight + tokens.delta_VD - 0.7)
+
+
+@pytest.mark.parametrize("objective", [IN_BATCH, QUEUE], ids=["batch", "queue"])
+def test_it_follows_once_a_step_however_the_step_is_split(objective: XLCo) -> None:
+    net = network(objective)
+    objective.begin(net, (split(corrupted(objective, pairs_of(8), step)) for step in range(9)))
+    pairs = [("encoder", "key_encoder"), ("projection", "key_projection")]
+    old = {its: {n: p.clone() for n, p in net.parts[its].named_parameters()} for _, its in pairs}
+    for batch in split(corrupted(objective, pairs_of(6)), 2, 4):
+        objective.loss(net, batch)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            if parameter.requires_grad:
+                parameter += torch.randn(parameter.shape)
+    for its in old:  # not before the step is over
+        assert all(torch.equal(p, old[its][n]) for n, p in net.parts[its].named_parameters())
+    objective.after_step(net)
+    for ours, its in pairs:
+        leader = dict((net.encoder if ours == "encoder" else net.parts[ours]).named_parameters())
+        for name, parameter in net.parts[its].named_parameters():
+            assert_close(parameter, 0.7 * old[its][name] + 0.3 * leader[name])
+
+
+@pytest.mark.parametrize("objective", [IN_BATCH, QUEUE], ids=["batch", "queue"])
+def test_it_begins_as_the_query_encoder(objective: XLCo) -> None:
+    """Also where the query encoder was read from a file after both were made."""
+    net = network(objective)
+    assert not torch.equal(net.parts["key_projection"].weight, net.parts["projection"].weight)
+    objective.begin(net, (split(corrupted(objective, pairs_of(8), step)) for step in range(9)))
+    assert torch.equal(net.parts["key_projection"].weight, net.parts["projection"].weight)
+    ours = dict(net.encoder.named_parameters())
+    assert all(torch.equal(p, ours[name]) for name, p in net.parts["key_encoder"].named_parameters())
+
+
+@pytest.mark.parametrize("objective", [IN_BATCH, QUEUE], ids=["batch", "queue"])
+def test_it_has_no_gradient_and_the_optimizer_does_not_know_it(objective: XLCo) -> None:
+    net = network(objective)
+    objective.loss(net, pair_batch(objective))["xlco"].backward()
+    keys = {name: p for name, p in net.named_parameters() if name.startswith("parts.key_")}
+    assert len(keys) > 10
+    assert all(p.grad is None and not p.requires_grad for p in keys.values())
+    learned = {id(p) for group in Adam().build(net).param_groups for p in group["params"]}
+    assert learned == {id(p) for name, p in net.named_parameters() if name not in keys}
+
+
+def test_it_knows_no_dropout() -> None:
+    net, batch = network(QUEUE, dropout=0.3).train(), pair_batch(QUEUE, pairs=8)
+    keys = []
+    for _ in range(2):
+        QUEUE.loss(net, batch)
+        net.parts["queue"].shift()
+        keys.append(net.parts["queue"].keys_AD.clone())
+    assert torch.equal(*keys)
+    assert not torch.equal(QUEUE.represent(net, batch, "key"), QUEUE.represent(net, batch, "key"))
+
+
+@pytest.mark.parametrize("queue", [0, 8])
+def test_without_momentum_there_is_none(queue: int) -> None:
+    objective = replace(IN_BATCH, queue=queue, momentum=0.0)
+    assert set(network(objective).parts) == ({"projection", "queue"} if queue else {"projection"})
+
+
+# ---- the queue --------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 12), st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=3), max_size=8))
+def test_the_queue_holds_the_newest_keys_and_the_oldest_go_first(length: int, steps: list[list[int]]) -> None:
+    """Steps of micro-batches, smaller and larger than the queue; every key is a number of its own."""
+    queue, said = KeyQueue(length, 2), 0
+    for micro in steps:
+        before = queue.keys_AD.clone()
+        for number in micro:
+            keys = torch.arange(said + 1, said + 1 + number)
+            queue.add(torch.stack([keys, -keys], 1).float(), torch.stack([10 * keys, 20 * keys], 1))
+            said += number
+        assert torch.equal(queue.keys_AD, before)
+        queue.shift()
+        newest = set(range(max(1, said - length + 1), said + 1))
+        held = [int(key) for key in queue.keys_AD[:, 0] if key]
+        assert sorted(held) == sorted(newest)
+        assert queue.filled == len(newest)
+        assert tuple(queue.keys_AD.shape) == (length, 2)
+        filled = queue.keys_AD[:, 0] > 0
+        assert torch.equal(queue.keys_AD[filled, 1], -queue.keys_AD[filled, 0])
+        expected = queue.keys_AD[filled, :1].long() * torch.tensor([10, 20])
+        assert torch.equal(queue.rows_A2[filled], expected)  # a key keeps its rows
+        queue.shift()  # without new keys nothing moves
+        assert queue.filled == len(newest)
+
+
+def test_an_empty_place_is_of_no_row() -> None:
+    assert (KeyQueue(5, 2).rows_A2 == -1).all()
+
+
+def test_the_queue_is_part_of_what_is_saved() -> None:
+    names = set(network(QUEUE).state_dict())
+    assert {"parts.queue.keys_AD", "parts.queue.rows_A2", "parts.queue.seen"} <= names
+    assert not any(name.startswith("parts.queue") for name, _ in network(QUEUE).named_parameters())
+
+
+def test_it_is_filled_before_the_first_step_with_no_more_than_that_takes() -> None:
+    net = network(QUEUE)
+    steps = iter([split(corrupted(QUEUE, pairs_of(3), step), 1) for step in range(9)])
+    QUEUE.begin(net, steps)
+    assert net.parts["queue"].filled == 8
+    assert (net.parts["queue"].rows_A2 >= 0).all()
+    assert len(list(steps)) == 6
