@@ -125,6 +125,41 @@ def test_from_nothing_to_a_report(crossling: Run, tmp_path: Path, monkeypatch: p
     assert "Retrieval accuracy" in page  # and its scores
 
 
+def test_pretrain_shows_retrieval_before_and_after(
+    crossling: Run, shards: Shards, babel_folder: Path, tmp_path: Path
+) -> None:
+    command = ["pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *SMALL]
+    command += ["--probe", babel_folder / "data"]
+    ended = crossling(*command, "--probe-every", "1")
+    assert ended.status == 0, ended
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "probe/retrieval/qaa-qac" in row] == [0, 1, 2]
+    first, last = rows[0]["probe/retrieval/qaa-qac"], rows[-1]["probe/retrieval/qaa-qac"]
+    assert ended.out.endswith(f"\n{tmp_path / 'run'}\n")
+    [line] = [line for line in ended.out.splitlines() if " qaa-qac " in line]
+    assert f"{first:.1f} → {last:.1f} ({last - first:+.1f})" in line
+    assert crossling(*command).out == ended.out  # a run that is finished still shows it
+
+
+def test_a_tenth_of_the_steps_lies_between_two_probes(
+    crossling: Run, shards: Shards, babel_folder: Path, tmp_path: Path
+) -> None:
+    ended = crossling(
+        *("pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *SMALL),
+        *("--set", "steps=21", "--probe", babel_folder / "data"),
+    )
+    assert ended.status == 0, ended
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "probe/retrieval" in row] == [*range(0, 21, 2), 21]
+
+
+def test_probes_that_cannot_be_had_leave_no_run(crossling: Run, shards: Shards, tmp_path: Path) -> None:
+    command = ["pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *SMALL]
+    assert "give --probe DATA too" in sentence(crossling(*command, "--probe-every", "5"), 2)
+    assert "no such folder; put the files" in sentence(crossling(*command, "--probe", tmp_path), 2)
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_interrupted_run_goes_on_by_the_same_command(crossling: Run, shards: Shards, tmp_path: Path) -> None:
     command = ["pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *SMALL]
     original = Batches.__getitem__

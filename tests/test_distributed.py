@@ -1,61 +1,130 @@
-"""Processes gather each other's rows, in value and in gradient."""
+"""What two processes tell each other: rows in value and in gradient, and contrast over the pairs of both."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+from objectives.conftest import corrupted, network, pairs_of, split
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 from torch.testing import assert_close
 
+from crossling.data.packing import Batch
 from crossling.distributed import gathered
+from crossling.objectives import XLCo
 
-COUNTS = [3, 0, 5]  # rows of each process
+Tensors = dict[str, Tensor]
+
+RANKS = 2
+COUNTS = [(3, 5), (4, 4), (2, 0)]  # rows of each process
+CONTRAST = {
+    "in the batch": XLCo(layer=2, queue=0, momentum=0.0, mixup=False),
+    "in the batch, both ways": XLCo(layer=2, queue=0, momentum=0.0, mixup=False, symmetric=True),
+    "in the batch, momentum": XLCo(layer=2, queue=0, momentum=0.7),
+    "queue": XLCo(layer=2, queue=11, momentum=0.7, mixup=False),
+    "queue, mixup, no momentum": XLCo(layer=2, queue=6, momentum=0.0),
+}
+OF_THE_FIRST = [3, 4]  # of eight pairs, step by step: the second process has the others
 
 
-def rows_of(rank: int) -> torch.Tensor:
-    return torch.arange(COUNTS[rank] * 2).view(-1, 2) + 100.0 * rank
+# ---- what each process does -----------------------------------------------------------------------------------
 
 
-def weights_of(rank: int) -> torch.Tensor:
-    """What each process makes of all rows: its own, so that the gradients of the processes differ."""
-    return torch.randn(sum(COUNTS), 2, generator=torch.Generator().manual_seed(rank))
+def rows_of(counts: tuple[int, ...], rank: int) -> Tensor:
+    return torch.arange(counts[rank] * 2).view(-1, 2) + 100.0 * rank
+
+
+def weights_of(counts: tuple[int, ...], rank: int) -> Tensor:
+    """What a process makes of all rows: its own, so that the gradients of the processes differ."""
+    return torch.randn(sum(counts), 2, generator=torch.Generator().manual_seed(rank))
+
+
+def gathering(counts: tuple[int, ...], rank: int) -> Tensors:
+    rows = rows_of(counts, rank).requires_grad_()
+    together, first = gathered(rows)
+    (together * weights_of(counts, rank)).sum().backward()
+    constant, _ = gathered(rows_of(counts, rank))
+    numbers, _ = gathered(rows_of(counts, rank).long())
+    assert not constant.requires_grad
+    return {"rows": together, "first": torch.tensor(first), "gradient": rows.grad, "constant": constant, "numbers": numbers}  # type: ignore[dict-item]  # fmt: skip
+
+
+def steps(objective: XLCo, rank: int | None, first: int = 0) -> Iterator[list[Batch]]:
+    """The micro-batches of a process, or of the one that has all pairs. Some pairs are of one row."""
+    for step in itertools.count(first):
+        everything = corrupted(objective, pairs_of(8, [0, 1, 1, 2, 0, 3, 4, 5], seed=step), step)
+        number = len(everything.each["rows"])
+        border = OF_THE_FIRST[step % 2] * number // 8
+        start, stop = {None: (0, number), 0: (0, border), 1: (border, number)}[rank]
+        yield split(everything.between(start, stop), *([1] if objective.queue and stop - start > 1 else []))
+
+
+def contrasting(objective: XLCo, rank: int | None) -> Tensors:
+    """Two steps; losses and gradients are added over the processes, as the trainer does."""
+    net = network(objective)
+    objective.begin(net, steps(objective, rank, first=50))
+    found = {}
+    for step, micro in enumerate(itertools.islice(steps(objective, rank), 2)):
+        loss = sum((objective.loss(net, batch)["xlco"] for batch in micro), torch.zeros(()))
+        loss.backward()
+        found[f"{step} loss"] = _sum(loss.detach(), rank)
+        for name, parameter in net.named_parameters():
+            if parameter.grad is not None:
+                found[f"{step} {name}"] = _sum(parameter.grad.clone(), rank)
+                parameter.data -= 0.01 * found[f"{step} {name}"]
+        net.zero_grad()
+        objective.after_step(net)
+    return found | {f"after {name}": values.clone() for name, values in net.state_dict().items()}
+
+
+def _sum(values: Tensor, rank: int | None) -> Tensor:
+    if rank is not None:
+        dist.all_reduce(values)
+    return values
 
 
 def on_rank(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=len(COUNTS))
-    rows = rows_of(rank).requires_grad_()
-    together, first = gathered(rows)
-    (together * weights_of(rank)).sum().backward()
-    numbers, _ = gathered(rows_of(rank).long())
-    constant, _ = gathered(rows_of(rank))
-    found = {"together": together, "first": first, "gradient": rows.grad, "numbers": numbers, "constant": constant}
-    torch.save(found, folder / f"{rank}.pt")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=RANKS)
+    results = {f"{counts}": gathering(counts, rank) for counts in COUNTS}
+    results |= {name: contrasting(objective, rank) for name, objective in CONTRAST.items()}
+    for name, tensors in results.items():
+        save_file({key: values.contiguous() for key, values in tensors.items()}, folder / f"{rank} {name}")
     dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what they found."""
     folder = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(on_rank, (folder,), nprocs=len(COUNTS))
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(len(COUNTS))]
+    torch.multiprocessing.spawn(on_rank, (folder,), nprocs=RANKS)
+    return folder
 
 
-def test_rows_come_in_the_order_of_the_ranks_however_many_each_has(found: list[dict[str, torch.Tensor]]) -> None:
-    everything = torch.cat([rows_of(rank) for rank in range(len(COUNTS))])
-    for rank, each in enumerate(found):
-        assert torch.equal(each["together"], everything)
-        assert torch.equal(each["numbers"], everything.long())
-        assert torch.equal(each["constant"], everything)
-        assert each["first"] == sum(COUNTS[:rank])
+# ---- what they found ------------------------------------------------------------------------------------------
 
 
-def test_the_gradient_of_a_row_is_what_all_processes_made_of_it(found: list[dict[str, torch.Tensor]]) -> None:
-    expected = sum(weights_of(rank) for rank in range(len(COUNTS))).split(COUNTS)  # type: ignore[union-attr]
-    for each, gradient in zip(found, expected, strict=True):
-        assert_close(each["gradient"], gradient)
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_rows_come_in_the_order_of_the_ranks_however_many_each_has(ranks: Path, counts: tuple[int, ...]) -> None:
+    everything = torch.cat([rows_of(counts, rank) for rank in range(RANKS)])
+    for rank in range(RANKS):
+        found = load_file(ranks / f"{rank} {counts}")
+        assert torch.equal(found["rows"], everything)
+        assert torch.equal(found["constant"], everything)
+        assert torch.equal(found["numbers"], everything.long())
+        assert found["first"] == sum(counts[:rank])
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_the_gradient_of_a_row_is_what_all_processes_made_of_it(ranks: Path, counts: tuple[int, ...]) -> None:
+    expected = torch.stack([weights_of(counts, rank) for rank in range(RANKS)]).sum(0).split(counts)
+    for rank in range(RANKS):
+        assert_close(load_file(ranks / f"{rank} {counts}")["gradient"], expected[rank])
 
 
 def test_a_process_that_is_alone_hears_itself() -> None:
@@ -65,5 +134,14 @@ def test_a_process_that_is_alone_hears_itself() -> None:
     assert first == 0
 
 
-def test_numbers_and_constants_have_no_gradient(found: list[dict[str, torch.Tensor]]) -> None:
-    assert not any(each[name].requires_grad for each in found for name in ("numbers", "constant"))
+@pytest.mark.parametrize("name", CONTRAST)
+def test_two_processes_contrast_as_one_with_the_pairs_of_both(ranks: Path, name: str) -> None:
+    """The summed loss, the summed gradient of every parameter, and after two steps every weight and the queue."""
+    torch.set_num_threads(1)
+    expected = contrasting(CONTRAST[name], None)
+    assert expected["0 loss"] != expected["1 loss"]
+    for rank in range(RANKS):
+        found = load_file(ranks / f"{rank} {name}")
+        assert found.keys() == expected.keys()
+        for key, values in expected.items():
+            assert_close(found[key], values, rtol=1e-3, atol=2e-4, msg=lambda text, key=key: f"{key}: {text}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crossling import recipes
+from crossling import probes, recipes
 from crossling.babel import babel
 from crossling.corpora.corpus import Corpora
 from crossling.data.batches import Batches
@@ -23,11 +23,11 @@ from crossling.disk import write_json
 from crossling.errors import BadInput
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.report import report
-from crossling.evaluate.retrieval import nearest_rows, read_tatoeba
+from crossling.evaluate.retrieval import read_tatoeba
 from crossling.evaluate.scores import Row
 from crossling.examples import examples
-from crossling.load import encoder_of, load
-from crossling.objectives import Network, XLCo
+from crossling.load import load
+from crossling.objectives import XLCo
 from crossling.recipe import Recipe, pretrain
 from crossling.train.trainer import Probe
 from crossling.vocabulary.vocab import vocab
@@ -44,7 +44,7 @@ def demo(out: Path, seed: int = 0, steps: int = STEPS) -> list[Row]:
     started, out = time.monotonic(), Path(out)
     shards = _prepare(out, seed)
     data = out / "babel" / "data"
-    probe = _retrieval_probe(shards, data)
+    probe = _probe(shards, data)
     rows: list[Row] = []
     for name, recipe in models(shards, seed, steps).items():
         pretrain(recipe, shards, out / name, probe=probe, probe_every=20)
@@ -115,22 +115,10 @@ def _prepare(out: Path, seed: int) -> Shards:
     return encode(corpora, out / "vocab", out / "shards")
 
 
-def _retrieval_probe(shards: Shards, data: Path) -> Probe:
-    """Retrieval at the universal layer during training: 100 held-out sentences, every pair, one direction."""
-    vocabulary = Vocabulary.load(shards.vocabulary_path)
-    bitexts = read_tatoeba(data)
-    sides = {side.language: side.sentences[:100] for bitext in bitexts for side in (bitext.first, bitext.second)}
-
-    def probe(net: Network) -> dict[str, float]:
-        encoder = encoder_of(net, vocabulary, "probe")
-        vectors = {language: encoder.embed(sentences) for language, sentences in sides.items()}
-        right = [
-            nearest_rows(vectors[bitext.first.language], vectors[bitext.second.language]) == np.arange(100)
-            for bitext in bitexts
-        ]
-        return {"retrieval among 100 sentences": 100 * float(np.mean(right))}
-
-    return probe
+def _probe(shards: Shards, data: Path) -> Probe:
+    """Retrieval in one figure: a chart for each of the pairs would be too much for the page."""
+    retrieval = probes.retrieval(data, Vocabulary.load(shards.vocabulary_path), sentences=100)
+    return lambda net: {"retrieval among 100 sentences": retrieval(net)["retrieval"]}
 
 
 def _page_text(shards: Shards, out: Path, seed: int, minutes: float) -> dict[str, object]:

@@ -30,7 +30,7 @@ from crossling.data.noise import Noise
 from crossling.data.packing import Batch, Sequences
 from crossling.data.shards import Bitext, Sentences, Shards
 from crossling.errors import BadInput
-from crossling.objectives import MLM, TLM, XLCo
+from crossling.objectives import CAMLM, CATLM, MLM, TLM, XLCo
 from crossling.sampling import Sampling
 from crossling.vocabulary.vocabulary import BOS, EOS, PAD
 
@@ -46,6 +46,7 @@ class Reader:
     number: int = 8
     split: Split = "never"
     inputs: tuple[str, ...] = ("ids",)
+    paired: bool = False
     expected: list[float] = field(default_factory=list, compare=False)
 
     def examples(self, expected_length: float) -> int:
@@ -59,7 +60,10 @@ class Reader:
         if "other" in self.inputs:
             inputs = {"ids": flat("ids", examples.ids), "other": flat("other", examples.others)}
         rows = np.full(number, -1) if examples.row_N is None else examples.row_N
-        return Corrupted(inputs, {"row": rows, "noise": noise.each("test"), "mask": np.full(number, mask)})
+        each = {"row": rows, "noise": noise.each("test"), "mask": np.full(number, mask)}
+        if examples.corpus_N is not None:
+            each["corpus"] = examples.corpus_N
+        return Corrupted(inputs, each, self.paired)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         segments = batch["ids_segments"]
@@ -539,7 +543,7 @@ def log_normal(seed: int, number: int) -> list[int]:
 
 def test_little_of_a_step_of_bitext_is_padding() -> None:
     corpus = bitext(0, "en-sw", log_normal(0, 6000), log_normal(1, 6000))
-    batches = batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 512, 2500, False), micro=1 << 14)
+    batches = batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 512, 2500, "rows"), micro=1 << 14)
     for step in range(2):
         work = batches[step]
         shapes = [tuple(batch["ids"].shape) for _, batch in work.micro]
@@ -556,13 +560,109 @@ def test_tasks_of_a_step_are_added_up(shards: Shards) -> None:
 
 
 def test_turning_a_task_off_leaves_the_data_of_the_others_as_they_are(shards: Shards) -> None:
-    tasks = {"mlm": MLM(tokens=200, length=32), "tlm": TLM(tokens=200, length=32), "xlco": XLCo(pairs=4, length=32)}
+    tasks = {
+        "mlm": MLM(tokens=200, length=32),
+        "tlm": TLM(tokens=200, length=32),
+        "xlco": XLCo(pairs=4, length=32),
+        "ca_mlm": CAMLM(tokens=200, length=32),
+        "ca_tlm": CATLM(tokens=200, length=32),
+    }
     together = Batches(shards, tasks, Sampling(), seed=5, micro_tokens=10_000)[3]
     for name, task in tasks.items():
         alone = Batches(shards, {name: task}, Sampling(), seed=5, micro_tokens=10_000)[3]
         [(_, expected)] = [(n, batch) for n, batch in together.micro if n == name]
         [(_, found)] = alone.micro
         assert all(torch.equal(found[field], expected[field]) for field in expected), name
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.lists(st.tuples(st.integers(2, 30), st.integers(2, 30)), min_size=1, max_size=20),
+    micro=st.integers(1, 600),
+    paired=st.booleans(),
+)
+def test_splitting_between_examples_keeps_all_that_belongs_to_each(
+    lengths: list[tuple[int, int]], micro: int, paired: bool
+) -> None:
+    corpus = bitext(0, "en-sw", *map(list, zip(*lengths, strict=True)))
+    whole, parts = (
+        batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 61, 24, how, ("ids", "other"), paired), micro=micro)[0]
+        for how in ("never", "examples")
+    )
+    assert parts.counts == whole.counts
+    assert parts.tokens == whole.tokens
+    for name in ("row", "noise", "corpus"):
+        assert scalars(parts, name) == scalars(whole, name)
+    for name in ("ids", "other"):
+        alone = [sequences(Work([part], {}, 0), name) for part in parts.micro]  # numbered anew in each
+        assert [ids for part in alone for ids in part] == sequences(whole, name)
+        assert [len(part) for part in alone] == [len(batch["row"]) for _, batch in parts.micro]
+    sizes = [int(sum((batch[f"{name}_segments"] > 0).sum() for name in ("ids", "other"))) for _, batch in parts.micro]
+    assert len(sizes) <= parts.tokens // micro + 1  # no smaller than need be
+    assert all(size < micro + 60 for size in sizes)  # and larger by less than one pair
+
+
+@pytest.mark.parametrize("how", ["never", "examples"])
+def test_paired_inputs_hold_the_same_examples_in_the_same_row(how: Split) -> None:
+    lengths = [*range(2, 31)]
+    shards = shards_of(bitexts=[bitext(0, "en-sw", lengths, lengths[::-1])])
+    work = batches_of(shards, Reader("pairs", 61, 29, how, ("ids", "other"), paired=True), micro=700)[0]
+    assert len(work.micro) == {"never": 1, "examples": 2}[how]
+    for _, batch in work.micro:
+        assert batch["ids"].shape == batch["other"].shape
+        for one, other in zip(batch["ids_segments"], batch["other_segments"], strict=True):
+            assert {*one.tolist()} - {0} == {*other.tolist()} - {0}
+    assert len(work.micro[0][1]["ids"]) < len(work.micro[0][1]["row"])  # several in a row
+
+
+def test_the_corpus_of_a_pair_is_the_one_it_was_drawn_from() -> None:
+    corpora = [bitext(i, "en-sw", [3] * 9, [3] * 9) for i in range(3)]
+    work = batches_of(shards_of(bitexts=corpora), Reader("pairs", number=60))[0]
+    found = {*zip(scalars(work, "corpus"), (row >> 40 for row in scalars(work, "row")), strict=True)}
+    assert len(found) == len({corpus for corpus, _ in found}) == 3
+
+
+def test_the_batches_of_one_task_are_those_of_the_step(shards: Shards) -> None:
+    batches = Batches(shards, real_tasks(), Sampling(), 7, 128)
+    for name in batches.tasks:
+        expected = [batch for task, batch in batches[4].micro if task == name]
+        found = list(batches.of(name, 4))
+        assert same(Work([(name, b) for b in found], {}, 0), Work([(name, b) for b in expected], {}, 0))
+
+
+def test_joined_pairs_fit_however_long_the_sentences_are() -> None:
+    """Mixup puts two sentences into a row that holds both sides of one pair."""
+    shards = shards_of(bitexts=[bitext(i, "en-sw", [99] * 9, [99] * 9) for i in range(2)])
+    task = XLCo(pairs=4, queue=9, length=32, rate=0.0)
+    [(_, batch)] = Batches(shards, {"xlco": task}, Sampling(), 0, 10**9)[0].micro
+    for side in ("query", "key"):
+        assert batch[side].shape == (4, 32)
+        assert all(ids.tolist().count(EOS) == 2 and (ids != PAD).sum() == 31 for ids in batch[side])
+
+
+# ---- text and pairs in turn ----------------------------------------------------------------------------------
+
+
+def test_text_and_pairs_in_turn_leave_nothing_out(shards: Shards) -> None:
+    plain, in_turn = (Batches(shards, real_tasks(), Sampling(), 7, 128, alternate) for alternate in (False, True))
+    for step in range(4):
+        text, pairs = in_turn[2 * step], in_turn[2 * step + 1]
+        assert {name for name, _ in text.micro} == {"text"}
+        assert {name for name, _ in pairs.micro} == {"pairs"}
+        expected = plain[step]
+        together = Work(
+            [*text.micro, *pairs.micro],
+            {name: text.counts[name] + pairs.counts[name] for name in text.counts},
+            text.tokens + pairs.tokens,
+        )
+        assert same(together, expected)
+
+
+@pytest.mark.parametrize("name", ["text", "pairs"])
+def test_a_stream_alone_has_nothing_to_take_turns_with(shards: Shards, name: str) -> None:
+    task = {name: real_tasks()[name]}
+    plain, in_turn = (Batches(shards, task, Sampling(), 7, 128, alternate) for alternate in (False, True))
+    assert all(same(in_turn[step], plain[step]) for step in range(4))
 
 
 # ---- memory ------------------------------------------------------------------------------------------------

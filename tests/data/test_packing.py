@@ -52,3 +52,33 @@ def test_little_is_padding(pairs: int, most: float) -> None:
     """Lengths as of real pairs: log-normal, 57 tokens on average."""
     lengths = np.clip(np.random.default_rng(0).lognormal(3.9, 0.6, pairs), 4, 512).astype(int).tolist()
     assert 1 - sum(lengths) / (512 * len(fit(lengths, 512))) < most
+
+
+@given(st.lists(st.tuples(st.integers(1, 16), st.integers(1, 16)), min_size=1, max_size=40))
+def test_rows_may_be_told(lengths: list[tuple[int, int]]) -> None:
+    """Two inputs of the same examples: fitted by the longer of each, both fit, and row k holds the same ones."""
+    rows = fit([max(both) for both in lengths], 16)
+    for side in (0, 1):
+        sizes = np.array([both[side] for both in lengths])
+        ids = np.arange(sizes.sum()) + 10
+        sequences = Sequences(sizes, {"ids": ids})
+        batch = pack(sequences, 16, "ids", rows)
+        assert batch["ids"].shape == (len(rows), 16)
+        for row, held in zip(batch["ids_segments"].tolist(), rows, strict=True):
+            assert {*row} - {0} == {index + 1 for index in held}
+        for number, start in enumerate(batch["ids_starts"].tolist()):
+            place = slice(start, start + int(sizes[number]))
+            assert batch["ids"].flatten()[place].tolist() == ids[sequences.numbers == number].tolist()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.data())
+def test_some_of_the_sequences_are_those_and_no_others(lengths: list[int], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(lengths)))
+    stop = data.draw(st.integers(start, len(lengths)))
+    sizes = np.array(lengths)
+    sequences = Sequences(sizes, {"ids": np.arange(sizes.sum()), "masked": np.arange(sizes.sum()) % 2 == 0})
+    some = sequences.between(start, stop)
+    chosen = (sequences.numbers >= start) & (sequences.numbers < stop)
+    assert some.lengths_N.tolist() == lengths[start:stop]
+    for name, values in sequences.tokens.items():
+        assert some.tokens[name].tolist() == values[chosen].tolist()

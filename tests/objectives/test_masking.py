@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossling.data.batches import Examples
 from crossling.data.noise import Noise
 from crossling.data.packing import Sequences
+from crossling.objectives import MLM, MRTD, TLM, TRTD
 from crossling.objectives.mlm import masked
 
 texts_of_words = st.lists(st.lists(st.integers(3, 98), max_size=40), min_size=1, max_size=5)
@@ -32,15 +35,15 @@ def runs(chosen: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("span", [1.0, 3.0])
-def test_four_fifths_are_masked_a_tenth_stays_a_tenth_is_random(span: float) -> None:
+def test_of_the_chosen_some_stay_some_are_random_and_the_rest_is_masked(span: float) -> None:
     ids = np.append(np.random.default_rng(0).integers(4, 1000, size=60_000), 2)
     given_ = Sequences(np.array([60_001]), {"ids": ids})
-    out = masked(given_, Noise([1], 0, 1), 1000, rate=0.15, keep=0.1, random=0.1, span=span)
+    out = masked(given_, Noise([1], 0, 1), 1000, rate=0.15, keep=0.2, random=0.1, span=span)
     chosen = out.tokens["masked"]
     assert chosen.sum() == pytest.approx(0.15 * 60_000, abs=1)
     hidden, original = out.tokens["ids"][chosen], ids[chosen]
-    assert np.mean(hidden == 1000) == pytest.approx(0.8, abs=0.02)
-    assert np.mean(hidden == original) == pytest.approx(0.1, abs=0.02)
+    assert np.mean(hidden == 1000) == pytest.approx(0.7, abs=0.02)
+    assert np.mean(hidden == original) == pytest.approx(0.2, abs=0.02)
     strangers = hidden[(hidden != 1000) & (hidden != original)]
     assert len(strangers) / len(hidden) == pytest.approx(0.1, abs=0.02)
     assert strangers.min() >= 4
@@ -119,6 +122,14 @@ def test_a_span_ends_before_a_special_token() -> None:
     chosen = masked(text, Noise([4], 0, 1), 99, 0.2, span=8.0).tokens["masked"][1::2]
     assert chosen.mean() == pytest.approx(0.2, abs=0.001)
     assert chosen[1:][chosen[:-1]].mean() == pytest.approx(0.2, abs=0.02)
+
+
+@pytest.mark.parametrize("objective", [MLM(rate=0.1), TLM(rate=0.1), MRTD(rate=0.1), TRTD(rate=0.1)], ids=["mlm", "tlm", "mrtd", "trtd"])
+def test_objectives_mask_in_spans_if_asked_to(objective: MLM | MRTD) -> None:
+    long = [np.append(np.full(20_000, 7), 2)]
+    for span in (1.0, 5.0):
+        hidden = replace(objective, span=span).corrupt(Examples(long, long), Noise([4], 0, 1), 99).inputs["ids"]
+        assert runs(hidden.tokens["masked"]).mean() == pytest.approx(1.1 * span, rel=0.1)
 
 
 # ---- a function of the noise ---------------------------------------------------------------------------------

@@ -200,3 +200,8 @@ def test_sampling_follows_the_softmax() -> None:
 def test_the_largest_noise_stays_inside_the_vocabulary() -> None:
     noise = torch.tensor([np.nextafter(np.float32(1), np.float32(0))])
     assert sample(torch.zeros(1, 50_000), noise).item() < 50_000
+
+
+def test_a_piece_without_a_chance_is_never_drawn() -> None:
+    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).expand(4, 5)
+    assert sample(logits, torch.tensor([0.0, 0.4999, 0.5, 0.9999])).tolist() == [1, 1, 3, 3]

@@ -33,7 +33,8 @@ def rows(run: Path) -> list[dict[str, Any]]:
 
 
 def without_times(run: Path) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows(run)]
+    """Of the steps: what a probe said before the first one belongs to the probe."""
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows(run) if row["step"]]
 
 
 def saved(run: Path) -> list[int]:
@@ -282,6 +283,8 @@ def test_a_signal_to_every_process_of_a_job_still_saves(
 
     def scheduler(_: Network) -> dict[str, float]:
         loaders = multiprocessing.active_children()
+        if not loaders:  # before the first step
+            return {}
         assert len(loaders) == 2
         # From outside: a loader obeys the process that started it.
         subprocess.run(["kill", "-TERM", *(str(process.pid) for process in loaders)], check=True)
@@ -380,16 +383,48 @@ def test_probes_are_called_when_asked_and_their_values_are_logged(
     net = pretrain(full_recipe, shards, tmp_path / "run", probe=probe, probe_every=3)
 
     found = {row["step"]: row for row in rows(tmp_path / "run")}
-    assert {step: row.get("probe/calls") for step, row in found.items()} == {2: None, 3: 1.0, 4: None, 6: 2.0, 7: 3.0}
+    calls = {step: row.get("probe/calls") for step, row in found.items()}
+    assert calls == {0: 1.0, 2: None, 3: 2.0, 4: None, 6: 3.0, 7: 4.0}
+    assert found[0] == {"step": 0, "probe/calls": 1.0, "probe/accuracy/qaa": 0.5}
     assert found[7]["probe/accuracy/qaa"] == 0.5
     assert all(one is net for one in seen)
 
 
-def test_a_probe_is_called_at_the_end_if_nothing_else_was_asked(
+def test_a_probe_is_called_before_and_after_if_nothing_else_was_asked(
     full_recipe: Recipe, shards: Shards, tmp_path: Path
 ) -> None:
     pretrain(full_recipe, shards, tmp_path / "run", probe=lambda _: {"x": 1.0})
-    assert [row["step"] for row in rows(tmp_path / "run") if "probe/x" in row] == [7]
+    assert [row["step"] for row in rows(tmp_path / "run") if "probe/x" in row] == [0, 7]
+
+
+def test_before_the_first_step_a_probe_sees_the_network_as_it_begins(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    def probe(net: Network) -> dict[str, float]:
+        return {"table": net.encoder.embeddings.tokens.weight.abs().sum().item()}
+
+    net = pretrain(full_recipe, shards, tmp_path / "run", probe=probe)
+    first, *_, last = [row["probe/table"] for row in rows(tmp_path / "run") if "probe/table" in row]
+    assert first == probe(build(full_recipe, shards.vocabulary_size))["table"] != last == probe(net)["table"]
+
+
+@pytest.mark.parametrize("step", [2, 6], ids=["before the first checkpoint", "after it"])
+def test_a_run_that_goes_on_has_one_row_before_the_first_step(
+    step: int, full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    asked = count()
+
+    def probe(_: Network) -> dict[str, float]:
+        return {"x": float(next(asked))}
+
+    with pytest.MonkeyPatch.context() as patch:
+        before_step(patch, step, crash)
+        with pytest.raises(RuntimeError, match="went down"):
+            pretrain(full_recipe, shards, tmp_path / "run", probe=probe)
+    pretrain(full_recipe, shards, tmp_path / "run", probe=probe)
+    measured = {row["step"]: row["probe/x"] for row in rows(tmp_path / "run") if "probe/x" in row}
+    assert [row["step"] for row in rows(tmp_path / "run")] == [0, 2, 4, 6, 7]
+    assert measured == ({0: 1.0, 7: 2.0} if step == 2 else {0: 0.0, 7: 1.0})
 
 
 def test_what_a_probe_does_to_modes_and_random_numbers_changes_nothing(

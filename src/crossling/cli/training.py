@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from crossling.cli.options import Json, Out, Recipe, Set, ShardsFolder, Size
+from crossling.errors import BadInput
 
 
 def inspect(
@@ -50,16 +51,32 @@ def pretrain(
     workers: Annotated[
         int | None, typer.Option(help="Loader processes; chosen by the machine if not given.", min=0)
     ] = None,
+    probe: Annotated[
+        Path | None, typer.Option(metavar="DATA", help="Benchmark data: measures retrieval by language as it trains.")
+    ] = None,
+    probe_every: Annotated[
+        int | None, typer.Option(help="Steps between two measures; a tenth of all if not given.", min=1)
+    ] = None,
 ) -> None:
-    """Train a model; goes on when the folder holds a checkpoint.
+    """Train a model; goes on when the folder holds a checkpoint. What is measured is shown before and after.
 
     Example: crossling pretrain xlm_e --shards shards -o run --size tiny --set steps=500 --set trtd=off
     """
+    from crossling import probes
     from crossling.data.shards import Shards
     from crossling.recipe import pretrain
     from crossling.recipes import named
+    from crossling.vocabulary.vocabulary import Vocabulary
 
-    pretrain(named(recipe, size).set(set_ or []), Shards.open(shards), out, workers=workers)
+    chosen, data = named(recipe, size).set(set_ or []), Shards.open(shards)
+    asked = [probes.retrieval(probe, Vocabulary.load(data.vocabulary_path))] if probe else []
+    if probe_every and not asked:
+        raise BadInput("--probe-every: there is nothing to measure; give --probe DATA too")
+    every = probe_every or max(1, chosen.steps // 10)
+    pretrain(chosen, data, out, probes.together(asked) if asked else None, every, workers)
+    if asked:
+        for table in probes.tables(out / "metrics.jsonl"):
+            Console().print(table)
     print(out)
 
 

@@ -165,21 +165,30 @@ class Encoder:
                 valid_BL[place, : len(ids[row])] = 1
             device = self.model.device
             ids_BL, valid_BL = ids_BL.to(device), valid_BL.to(device)
-            with _measuring(self.model):
+            with measuring(self.model):
                 output = self.model(input_ids=ids_BL, attention_mask=valid_BL, output_hidden_states=True)
             yield rows, output.hidden_states, valid_BL
 
     def _probe(self) -> tuple[int, int]:
-        """Layers and width as the model itself shows them; refuses one whose positions do not see what follows."""
+        """Layers and width as the model itself shows them; refuses one whose positions do not see each other."""
         special = set(self.tokenizer.all_special_ids)
         one, other = [piece for piece in range(len(self.tokenizer)) if piece not in special][:2]
-        [(_, hidden, _)] = self._states([[one, one, one], [one, one, other]])
+        [(_, hidden, _)] = self._states([[one, one, one], [one, one, other], [other, one, one]])
         if hidden is None:
             raise BadInput(f"{self.name}: the model returns no hidden states; give an encoder of transformers")
-        first_D, second_D = hidden[-1][:, 0].float()
-        rounding = 1e-5 * float(first_D.abs().max())  # rows of a batch may differ in their last bits
-        if float((first_D - second_D).abs().max()) <= rounding:
+        same_LD, end_LD, start_LD = hidden[-1].float()
+        rounding = 1e-5 * float(same_LD.abs().max())  # rows of a batch may differ in their last bits
+        sees_end, sees_start = (
+            float(difference_D.abs().max()) > rounding
+            for difference_D in (same_LD[0] - end_LD[0], same_LD[-1] - start_LD[-1])
+        )
+        if not sees_end and sees_start:
             raise BadInput(f"{self.name}: a decoder, whose positions do not see what follows; give an encoder")
+        if not sees_end:
+            raise BadInput(
+                f"{self.name}: a collapsed model, whose positions see nothing of each other; give one from before that,"
+                " or train it again at a lower lr"
+            )
         return len(hidden) - 1, hidden[-1].shape[-1]
 
 
@@ -242,12 +251,13 @@ def _longest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> int:
 
 
 @contextmanager
-def _measuring(model: PreTrainedModel) -> Iterator[None]:
+def measuring(model: nn.Module) -> Iterator[None]:
     """No dropout, no gradients, full precision; afterwards every module trains or not as before."""
     modes = {module: module.training for module in model.modules()}
+    device = next(model.parameters()).device
     model.eval()
     try:
-        with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
             yield
     finally:
         for module, mode in modes.items():

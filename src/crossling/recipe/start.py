@@ -7,7 +7,7 @@ random, as VECO's. Where shards have another vocabulary, each piece takes the me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from crossling.errors import BadInput
 from crossling.hub import TOKENIZER, WEIGHTS, model_folder
+from crossling.model.config import CrosslingConfig
 from crossling.model.convert import Imported, imported
 from crossling.model.resize import moved
 from crossling.model.tables import DisentangledEmbedding
@@ -30,6 +31,14 @@ from crossling.vocabulary.transfer import origins
 from crossling.vocabulary.vocabulary import Vocabulary
 
 LOWERED = 0.2  # of the peak rate, for replaced token detection that goes on
+# What a generator has in common with its model: beyond that the weights of one mean nothing in the other, even where
+# they fit. Then what only a network with a relative position bias knows, and what of it no recipe can change.
+COMMON = (
+    *("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"),
+    *("norm", "absolute_positions", "layer_norm_eps"),
+)
+FIXED = ("gate_input", "relative_buckets", "relative_max_distance")
+BIAS = ("relative_positions", "gated", *FIXED)
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,8 @@ class Start:
 
     @classmethod
     def load(cls, model: str | Path, generator: str | Path | None = None) -> Start:
-        """`generator` is another model of the same vocabulary, whose first layers become the generator."""
+        """`generator` is another model of the same vocabulary and width. With fewer layers than the model it is taken
+        whole, else its first ones."""
         path = Path(model)
         if (path / "recipe.json").is_file():
             net = load_run(path)
@@ -56,9 +66,10 @@ class Start:
                 Vocabulary.load(path / "vocab"),
             )
         else:
-            folder = model_folder(model, [*TOKENIZER, *WEIGHTS, "generator/*"])
+            folder = model_folder(model, [*TOKENIZER, *WEIGHTS, *(f"generator/{file}" for file in WEIGHTS)])
             own = imported(folder / "generator") if (folder / "generator").is_dir() else None
-            start = cls(str(model), imported(folder), own, _tokenizer(folder))
+            start = cls(str(model), imported(folder), own, _tokenizer(folder, model))
+        start._check()
         if generator is None:
             return start
         other = cls.load(generator)
@@ -66,15 +77,36 @@ class Start:
             raise BadInput(
                 f"{generator}: its vocabulary is not that of {model}; give a generator that was trained with it"
             )
+        theirs = other.encoder.config
+        common = (*COMMON, *BIAS) if theirs.relative_positions else COMMON  # a bias that it has not is new
+        for setting, here, there in _different(theirs, start.encoder.config, common):
+            raise BadInput(f"{generator}: its {setting} is {here}, that of {model} {there}, and the two must be alike")
         return replace(start, generator=other.encoder)
 
+    def _check(self) -> None:
+        """What would break, or be another network, only later."""
+        rows = self.encoder.config.vocab_size
+        beyond = _last_id(self.vocabulary)
+        if beyond >= rows:
+            raise BadInput(
+                f"{self.name}: its tokenizer has the id {beyond}, its table only {rows} rows; mend the folder"
+            )
+        if self.encoder.config.relative_positions:
+            for setting, here, there in _different(self.encoder.config, CrosslingConfig(), FIXED):
+                raise BadInput(f"{self.name}: its {setting} is {here}, and a recipe can have {there} only")
+
     def shape(self, recipe: Recipe) -> Recipe:
-        """The recipe with the shape of the model."""
+        """The recipe with the shape of the model.
+
+        Generator and model cannot share a token table if they come with two; the recipe then takes `gdes`.
+        """
         theirs = self.encoder.config
         wanted = recipe.model
-        generator_layers = min(wanted.generator_layers, theirs.num_hidden_layers)
-        if self.generator is not None:
-            generator_layers = min(wanted.generator_layers, self.generator.config.num_hidden_layers)
+        source = self.generator or self.encoder
+        generator_layers = source.config.num_hidden_layers
+        if generator_layers >= theirs.num_hidden_layers:  # not made as a generator
+            generator_layers = min(wanted.generator_layers, generator_layers)
+        alike = torch.equal(*(each.encoder.embeddings.tokens.weight for each in (source, self.encoder)))
         universal = wanted.universal_layer
         return recipe.but(
             model=replace(
@@ -91,18 +123,21 @@ class Start:
                 cross_attention=theirs.cross_attention or wanted.cross_attention,
                 norm_epsilon=theirs.layer_norm_eps,
                 generator_layers=generator_layers,
-                universal_layer=universal if universal is None or universal <= theirs.num_hidden_layers else None,
+                token_table="gdes" if wanted.token_table == "shared" and not alike else wanted.token_table,
+                universal_layer=theirs.universal_layer
+                if universal is None or universal > theirs.num_hidden_layers
+                else universal,
             )
         )
 
     @torch.no_grad()
     def fill(self, net: Network, vocabulary: Vocabulary, seed: int) -> None:
         """Puts the weights of the model into the network of a recipe of its shape."""
-        random = torch.Generator().manual_seed(seed)
         come_from = self._origins(vocabulary)
 
         def rows(table: Tensor) -> Tensor:
-            return table if come_from is None else moved(table, come_from, random)
+            """Equal ones of equal tables: a generator that was one with its model begins so."""
+            return table if come_from is None else moved(table, come_from, torch.Generator().manual_seed(seed))
 
         parts = net.parts
         if "generator" in parts:  # before the encoder, whose table may be a difference from this one
@@ -116,16 +151,9 @@ class Start:
 
     def _origins(self, vocabulary: Vocabulary) -> list[list[int]] | None:
         """Of the pieces of another vocabulary; none where it is the same."""
-        known = self.encoder.config.vocab_size
-        if known == vocabulary.size and _pieces(self.vocabulary) == _pieces(vocabulary):
+        if self.encoder.config.vocab_size == vocabulary.size and _pieces(self.vocabulary) == _pieces(vocabulary):
             return None
-        found = origins(self.vocabulary, vocabulary)
-        beyond = max((number for ids in found for number in ids), default=0)
-        if beyond >= known:
-            raise BadInput(
-                f"{self.name}: its tokenizer has the id {beyond}, its table only {known} rows; mend the folder"
-            )
-        return found
+        return origins(self.vocabulary, vocabulary)
 
 
 def lowered(recipe: Recipe) -> Recipe:
@@ -138,15 +166,32 @@ def _part(net: Network, name: str) -> Any:
     return dict(net.parts.items()).get(name)
 
 
-def _tokenizer(folder: Path) -> Vocabulary | PreTrainedTokenizerFast:
+def _different(one: CrosslingConfig, other: CrosslingConfig, settings: Sequence[str]) -> Iterator[tuple[str, Any, Any]]:
+    for setting in settings:
+        here, there = getattr(one, setting), getattr(other, setting)
+        if here != there:
+            yield setting, here, there
+
+
+def _tokenizer(folder: Path, name: str | Path) -> Vocabulary | PreTrainedTokenizerFast:
     """A unigram vocabulary as ours; any other as `transformers` reads it."""
+    # Of a folder with none of these `transformers` makes a tokenizer that knows nothing but special tokens.
+    if not any(any(folder.glob(file)) for file in ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")):
+        raise BadInput(f"{name}: no tokenizer here (expected tokenizer.json); give a folder with model and tokenizer")
     try:
         return reuse(folder)
-    except BadInput:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except BadInput as fault:
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except Exception:  # each kind of tokenizer has its own errors
+            raise fault from None
         if not isinstance(tokenizer, PreTrainedTokenizerFast):
             raise
         return tokenizer
+
+
+def _last_id(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> int:
+    return vocabulary.mask if isinstance(vocabulary, Vocabulary) else max(vocabulary.get_vocab().values())
 
 
 def _pieces(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[str]:

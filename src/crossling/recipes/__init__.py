@@ -42,10 +42,9 @@ def continued(recipe: str, start: Start, size: str | None = None, differences: S
     if size in of and of[size] != theirs:
         raise BadInput(f"--size {size}: {start.name} has {theirs[0]} layers of {theirs[1]}; leave --size out")
     fitting = size or next((name for name, each in of.items() if each == theirs), None)
-    chosen = start.shape(named(recipe, None if recipe.endswith(".json") else fitting))
+    chosen = start.shape(named(recipe, size if recipe.endswith(".json") else fitting)).set(differences)
     if not any(difference.startswith("lr=") for difference in differences) and not recipe.endswith(".json"):
         chosen = lowered(chosen)
-    chosen = chosen.set(differences)
     for key in (field.name for field in fields(Shape)):
         asked, had = getattr(chosen.model, key), getattr(start.shape(chosen).model, key)
         if asked != had:

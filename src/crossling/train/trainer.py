@@ -26,6 +26,7 @@ from crossling.errors import Failed, Interrupted
 from crossling.objectives.objective import Network, Objective
 from crossling.progress import Progress
 from crossling.train import checkpoint
+from crossling.train.guard import Guard
 from crossling.train.optimizer import Adam
 from crossling.train.run import Run
 
@@ -42,7 +43,7 @@ class Schedule:
     seed: int
     log_every: int
     checkpoint_every: int
-    probe_every: int = 0  # 0: only at the end
+    probe_every: int = 0  # 0: only before the first step and at the end
     reduction: Reduction = "mean"
     freeze_steps: int = 0  # only cross-attention learns so long
 
@@ -68,6 +69,7 @@ class Trainer:
         self.learned = [parameter for parameter in net.parameters() if parameter.requires_grad]
         self.step = 0
         self.totals = {"tokens": 0, "seconds": 0.0}
+        self.guard = Guard(run.checkpoints, schedule.lr)
 
     def fit(self) -> Network:
         """Trains to the end, from the newest checkpoint if there is one. A signal saves and raises Interrupted."""
@@ -79,6 +81,8 @@ class Trainer:
         clock = time.perf_counter()
         note = ""  # the newest figures
         with closing(self.run), _signals() as stop, Progress(title, schedule.steps, self.step) as progress:
+            if self.step == 0 and self.probe is not None:  # so that before and after can be compared
+                self.run.log({"step": 0, **self._probed()})
             for work in self._work():
                 self._train_step(work, window)
                 self.step += 1
@@ -89,7 +93,8 @@ class Trainer:
                     note = self._log(window)
                     window = _Window()
                 progress.update(self.step, note)
-                if self.step % schedule.checkpoint_every == 0 or last or stop.is_set():
+                due = self.step % schedule.checkpoint_every == 0 and not self.guard.in_doubt
+                if due or last or stop.is_set():
                     self._save(window)
                 if stop.is_set() and not last:
                     raise Interrupted(
@@ -166,6 +171,10 @@ class Trainer:
         asked = self.step == self.schedule.steps or (every > 0 and self.step % every == 0)
         return self.probe is not None and asked
 
+    def _probed(self) -> dict[str, float]:
+        assert self.probe is not None
+        return {f"probe/{name}": value for name, value in self.probe(self.net).items()}
+
     def _measured(self, window: _Window) -> dict[str, Any]:
         """The means since the last row. A run that has left the numbers ends here, before it is logged or saved."""
         row: dict[str, Any] = {"step": self.step, **window.means()}
@@ -187,16 +196,17 @@ class Trainer:
         row = self._measured(window)
         speed = window.tokens / window.seconds()
         row |= {"lr": self.optimizer.param_groups[0]["lr"], **self.totals, "tokens_per_second": speed}
-        if self.probe is not None and self._probe_is_due():
-            row |= {f"probe/{name}": value for name, value in self.probe(self.net).items()}
+        if self._probe_is_due():
+            row |= self._probed()
         self.run.log(row)
+        self.guard.watch(row)
         terms = " ".join(f"{term} {row[term]:.3f}" for term in self.weights if term in row)
         return f"{terms}  {row['tokens_per_second']:,.0f} tokens/s"
 
     def _save(self, window: _Window) -> None:
         if window.norms:  # a step that broke the weights must not replace a good state
             self._measured(window)
-        state = {**self.totals, "window": window.dump()}
+        state = {**self.totals, "window": window.dump(), "guard": self.guard.dump()}
         checkpoint.save(self.run.checkpoints, self.step, self.net, self.optimizer, state)
 
     def _resume(self) -> _Window:
@@ -206,8 +216,9 @@ class Trainer:
             state = checkpoint.load(saved[-1], self.net, self.optimizer)
             self.step = state.pop("step")
             window = _Window.load(state.pop("window", None), self.device)
+            self.guard.load(state.pop("guard", {}))
             self.totals = state
-        self.run.rewind(self.step)
+        self.run.rewind(self.step if saved else -1)  # begun anew, the row before the first step is made again too
         return window
 
 
