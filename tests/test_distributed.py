@@ -51,7 +51,8 @@ def gathering(counts: tuple[int, ...], rank: int) -> Tensors:
     constant, _ = gathered(rows_of(counts, rank))
     numbers, _ = gathered(rows_of(counts, rank).long())
     assert not constant.requires_grad
-    return {"rows": together, "first": torch.tensor(first), "gradient": rows.grad, "constant": constant, "numbers": numbers}  # type: ignore[dict-item]  # fmt: skip
+    found = {"rows": together, "first": torch.tensor(first), "constant": constant, "numbers": numbers}
+    return found | {"gradient": rows.grad}  # type: ignore[dict-item]
 
 
 def steps(objective: XLCo, rank: int | None, first: int = 0) -> Iterator[list[Batch]]:

@@ -93,19 +93,35 @@ def test_retrieval_without_a_benchmark_says_so_before_anything_is_trained(
         probes.retrieval(tmp_path, vocabulary)
 
 
-def test_a_collapsed_network_is_not_called_a_decoder(
+def test_a_collapsed_network_is_measured_and_not_called_a_decoder(
     full_recipe: Recipe, shards: Shards, vocabulary: Vocabulary, babel_folder: Path
 ) -> None:
+    """Most discriminators guess for some time before they learn: a probe must not end their run."""
     probe = probes.retrieval(babel_folder / "data", vocabulary)
     blind, alike = (build(full_recipe, shards.vocabulary_size) for _ in range(2))
     for block in blind.encoder.blocks:
         for parameter in block.attention.parameters():
             parameter.data.zero_()
-    for parameter in alike.encoder.blocks[-1].feed_forward_norm.parameters():
-        parameter.data.zero_()
+    alike.encoder.blocks[-1].feed_forward_norm.weight.data.zero_()
+    alike.encoder.blocks[-1].feed_forward_norm.bias.data.normal_()
     for collapsed in (blind, alike):
-        with pytest.raises(BadInput, match=r"^the model in training: a collapsed model, .* at a lower lr$"):
-            probe(collapsed)
+        with pytest.warns(UserWarning, match="^the model in training: .* has collapsed, or one that has only begun"):
+            assert 0 <= probe(collapsed)["retrieval"] <= 100
+
+
+@pytest.mark.filterwarnings("ignore:the model in training")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_network_on_its_way_to_collapse_is_never_called_a_decoder(
+    seed: int, full_recipe: Recipe, shards: Shards, vocabulary: Vocabulary
+) -> None:
+    """Of what follows a position may see less than rounding when it still sees more of what went before."""
+    net = build(full_recipe.but(seed=seed), shards.vocabulary_size)
+    norm = net.encoder.blocks[-1].feed_forward_norm
+    norm.bias.data.fill_(1.0)
+    for _ in range(120):
+        norm.weight.data.mul_(0.9)
+        encoder_of(net, vocabulary, "the model in training")
+    assert norm.weight.max().item() < 1e-5
 
 
 # ---- losses -------------------------------------------------------------------------------------------------

@@ -21,9 +21,7 @@ from crossling.objectives import Network, Objective
 VOCABULARY = 40
 MASK = VOCABULARY - 1
 WIDTH = 32  # of a row: several sequences share one
-SHAPE = Shape(
-    layers=3, width=16, heads=2, feed_forward=32, generator_layers=2, max_length=WIDTH, dropout=0.0, init=0.3
-)
+SHAPE = Shape(layers=3, width=16, heads=2, feed_forward=32, generator_layers=2, max_length=WIDTH, dropout=0.0, init=0.3)
 
 
 def network(*objectives: Objective, **changes: Any) -> Network:

@@ -134,9 +134,7 @@ def gradients(net: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     """Of every parameter, zero where the loss does not reach it."""
     net.zero_grad()
     loss.backward()
-    found = {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in net.named_parameters()
-    }
+    found = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in net.named_parameters()}
     net.zero_grad()
     return found
 
@@ -152,9 +150,7 @@ def same_gradients(found: dict[str, Tensor], expected: dict[str, Tensor]) -> Non
     largest = max(float(each.abs().max()) for each in expected.values())
     assert largest > 0
     for name, values in expected.items():
-        assert_close(
-            found[name], values, rtol=1e-3, atol=2e-5 * largest, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        assert_close(found[name], values, rtol=1e-3, atol=2e-5 * largest, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def differ(found: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

@@ -124,7 +124,9 @@ def test_a_span_ends_before_a_special_token() -> None:
     assert chosen[1:][chosen[:-1]].mean() == pytest.approx(0.2, abs=0.02)
 
 
-@pytest.mark.parametrize("objective", [MLM(rate=0.1), TLM(rate=0.1), MRTD(rate=0.1), TRTD(rate=0.1)], ids=["mlm", "tlm", "mrtd", "trtd"])
+@pytest.mark.parametrize(
+    "objective", [MLM(rate=0.1), TLM(rate=0.1), MRTD(rate=0.1), TRTD(rate=0.1)], ids=["mlm", "tlm", "mrtd", "trtd"]
+)
 def test_objectives_mask_in_spans_if_asked_to(objective: MLM | MRTD) -> None:
     long = [np.append(np.full(20_000, 7), 2)]
     for span in (1.0, 5.0):

@@ -104,7 +104,9 @@ def assert_queues_are_equal(net: Network, expected: SlowContrast) -> None:
     found = sorted(zip(queue.keys_AD.tolist(), map(set, queue.rows_A2.tolist()), strict=True), key=lambda each: each[0])
     wanted = sorted(((key.tolist(), its) for key, its in expected.queue), key=lambda each: each[0])
     assert [its for _, its in found] == [its for _, its in wanted]
-    assert_close(torch.tensor([key for key, _ in found]), torch.tensor([key for key, _ in wanted]), rtol=1e-4, atol=1e-5)
+    assert_close(
+        torch.tensor([key for key, _ in found]), torch.tensor([key for key, _ in wanted]), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,16 @@ def test_translations_in_the_queue_are_no_negatives() -> None:
     net, batch = network(QUEUE), pair_batch(QUEUE, pairs=1)
     queue = net.parts["queue"]
     queue.rows_A2.copy_(torch.tensor([[1, 1], [1, 2], [2, 1], [3, 3], [4, 4], [7, 4], [4, 7], [8, 9]]))
-    for rows, number in {(1, 1): 6, (2, 2): 7, (1, 2): 6, (3, 3): 8, (4, 7): 6, (3, 7): 6, (9, 8): 8, (5, 6): 9}.items():
+    for rows, number in {
+        (1, 1): 6,
+        (2, 2): 7,
+        (1, 2): 6,
+        (3, 3): 8,
+        (4, 7): 6,
+        (3, 7): 6,
+        (9, 8): 8,
+        (5, 6): 9,
+    }.items():
         assert candidates(QUEUE.loss(net, rowed(batch, [list(rows)])), 1) == pytest.approx(number, rel=1e-4)
 
 

@@ -9,7 +9,6 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from crossling.data.shards import Shards
 from crossling.objectives import Network
 from crossling.recipe import Recipe, Start, build
 from crossling.recipes import named
@@ -88,10 +87,6 @@ def started(start: Start, recipe: Recipe, vocabulary: Vocabulary) -> Network:
     net = build(recipe, vocabulary.size)
     start.fill(net, vocabulary, recipe.seed)
     return net.eval()
-
-
-def vocabulary_of(shards: Shards) -> Vocabulary:
-    return Vocabulary.load(shards.vocabulary_path)
 
 
 def rows_of(vocabulary: Vocabulary, lines: list[str]) -> tuple[Tensor, Tensor]:

@@ -83,7 +83,7 @@ def test_a_model_shorter_than_an_objective(folder: Folder, shards: Shards, tmp_p
 def test_a_bias_of_a_kind_that_no_recipe_has(vocabulary: Vocabulary, tmp_path: Path) -> None:
     """Its weights would fit and mean something else."""
     shape = CrosslingConfig(vocabulary.size, 16, 2, 2, 32, 64)
-    for setting, value in {"gate_input": "hidden", "relative_buckets": 16, "relative_max_distance": 64}.items():
+    for setting, value in {"relative_buckets": 16, "relative_max_distance": 64}.items():
         place = saved(CrosslingForMaskedLM(shape.but(**{setting: value})), vocabulary.tokenizer(), tmp_path / setting)
         assert f"{place}: its {setting} is {value}, and a recipe can have" in refused(place)
     plain = shape.but(relative_positions=False, gate_input="hidden")

@@ -20,7 +20,10 @@ def steps(run: Run) -> list[int]:
 
 def test_a_new_run_writes_what_it_is(tmp_path: Path) -> None:
     Run(tmp_path / "new" / "run", RECIPE, "abc")
-    assert json.loads((tmp_path / "new" / "run" / "recipe.json").read_text()) == {"recipe": RECIPE, "shards": "abc"}
+    assert json.loads((tmp_path / "new" / "run" / "recipe.json").read_text()) == {
+        **{"recipe": RECIPE, "shards": "abc"},
+        **{"init": None, "data": None},
+    }
 
 
 def test_the_same_run_goes_on_and_its_recipe_is_not_written_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,12 @@ def pretrain(
     out: Out,
     size: Size = None,
     set_: Set = None,
+    init: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Begin as a run, an exported folder or a Hugging Face encoder.")
+    ] = None,
+    init_generator: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Its generator; if not said its own, or its first layers.")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Loader processes; chosen by the machine if not given.", min=0)
     ] = None,
@@ -61,19 +68,31 @@ def pretrain(
     """Train a model; goes on when the folder holds a checkpoint. What is measured is shown before and after.
 
     Example: crossling pretrain xlm_e --shards shards -o run --size tiny --set steps=500 --set trtd=off
+
+    Adapting XLM-R: crossling pretrain infoxlm --shards shards -o run --init xlm-roberta-base --set sampling.focus=si
     """
     from crossling import probes
     from crossling.data.shards import Shards
-    from crossling.recipe import pretrain
-    from crossling.recipes import named
+    from crossling.recipe import Start, pretrain
+    from crossling.recipes import continued, named
     from crossling.vocabulary.vocabulary import Vocabulary
 
-    chosen, data = named(recipe, size).set(set_ or []), Shards.open(shards)
+    data = Shards.open(shards)
     asked = [probes.retrieval(probe, Vocabulary.load(data.vocabulary_path))] if probe else []
+    if init_generator and not init:
+        raise BadInput("--init-generator: there is no model for it; give --init MODEL too")
+    start = Start.load(init, init_generator) if init else None
+    if start is None:
+        chosen = named(recipe, size).set(set_ or [])
+    else:
+        chosen = continued(recipe, start, size, set_ or [])
+        print(f"crossling: note: begins as {init}, peak rate {chosen.lr:g}", file=sys.stderr)
+        if data.manifest["text"]:
+            asked.append(probes.losses(data, chosen))
     if probe_every and not asked:
         raise BadInput("--probe-every: there is nothing to measure; give --probe DATA too")
     every = probe_every or max(1, chosen.steps // 10)
-    pretrain(chosen, data, out, probes.together(asked) if asked else None, every, workers)
+    pretrain(chosen, data, out, probes.together(asked) if asked else None, every, workers, start)
     if asked:
         for table in probes.tables(out / "metrics.jsonl"):
             Console().print(table)

@@ -168,7 +168,9 @@ def duration(seconds: float) -> str:
 
 
 def _curves(runs: Sequence[Measured]) -> list[LineChart]:
-    probes = sorted({name for each in runs for row in each.run.metrics for name in row if name.startswith("probe/")})
+    # One curve for each measure, not for each language of it.
+    measured = {name for each in runs for row in each.run.metrics for name in row if name.startswith("probe/")}
+    probes = sorted(name for name in measured if name.count("/") == 1)
     titles = {**CURVES, **{name: f"{name.removeprefix('probe/').capitalize()} while training" for name in probes}}
     drawn = []
     for term, title in titles.items():

@@ -21,6 +21,7 @@ class Shape:
     absolute: bool = True  # learned absolute positions
     relative: bool = True  # relative position bias, shared table
     gate: bool = True  # gate on the relative bias
+    gate_input: Literal["query", "hidden"] = "query"  # what it looks at: the projected query, or its source
     cross_attention: bool = False  # a module in every layer that reads a paired sequence (VECO)
     token_table: TokenTable = "shared"  # how generator and discriminator hold theirs
     dropout: float = 0.1  # of the encoder; the generator has none
@@ -40,6 +41,7 @@ class Shape:
             absolute_positions=self.absolute,
             relative_positions=self.relative,
             gated=self.gate,
+            gate_input=self.gate_input,
             cross_attention=self.cross_attention,
             dropout=self.dropout,
             initializer_range=self.init,

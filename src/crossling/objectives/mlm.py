@@ -141,4 +141,8 @@ def _spans(
     used_S -= used_S[np.searchsorted(number_S[order_S], number_S[order_S])]
     taken_S = np.empty_like(length_S)
     taken_S[order_S] = np.clip(chosen_N[number_S[order_S]] - used_S, 0, length_S[order_S])
-    return candidate_C[places(length_S) < taken_S[span_C]]
+    # Of a span that is cut short any part may stay, or the first tokens of a sequence would be masked too often.
+    chance_S = noise.tokens(f"{purpose}cut", number_S, place_C[begins_C])
+    first_S = (chance_S * (length_S - taken_S + 1)).astype(np.int64)
+    place_C = places(length_S) - first_S[span_C]
+    return candidate_C[(place_C >= 0) & (place_C < taken_S[span_C])]

@@ -54,9 +54,9 @@ class KeyQueue(nn.Module):
 
     def shift(self) -> None:
         """Those that waited, of all processes, take the places of the oldest."""
-        if not self._waiting:
-            return
-        keys, rows = (gathered(torch.cat(part))[0] for part in zip(*self._waiting, strict=True))
+        # Also where nothing waits here: the other processes wait for this one.
+        waiting = [(self.keys_AD[:0], self.rows_A2[:0]), *self._waiting]
+        keys, rows = (gathered(torch.cat(part))[0] for part in zip(*waiting, strict=True))
         self._waiting.clear()
         length, new = len(self.keys_AD), len(keys)
         place_N = torch.arange(int(self.seen), int(self.seen) + new, device=keys.device)[-length:] % length

@@ -36,7 +36,7 @@ def pretrain(
     recipe.check()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     batches = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, recipe.micro_tokens, recipe.alternate)
-    run = Run(out, recipe.dump(), shards.fingerprint, init.name if init else None, _data(shards))
+    run = Run(out, recipe.dump(), shards.fingerprint, init.names if init else None, _data(shards))
     copy_vocabulary(shards.vocabulary_path, run.path / "vocab")
     schedule = Schedule(
         recipe.steps,

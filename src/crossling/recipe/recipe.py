@@ -7,7 +7,7 @@ A recipe is a frozen value. A variation is a visible difference: `xlm_e("base").
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ AT_LEAST = {
     "pairs": 2,  # a lone pair has no negatives
     "length": MULTIPLE,
 }
-MORE_THAN_0 = ("lr", "clip", "epsilon", "norm_epsilon", "temperature")
+MORE_THAN_0 = ("lr", "generator_rate", "clip", "epsilon", "norm_epsilon", "temperature")
 SHARES = ("rate", "keep", "random", "text_alpha", "pair_alpha", "replay")  # 0 to 1
 BELOW_1 = ("dropout", "beta1", "beta2", "momentum")  # from 0
 
@@ -71,23 +71,14 @@ class Recipe:
 
     def set(self, assignments: Iterable[str]) -> Recipe:
         """`key=value` differences, strictly: `steps=100`, `trtd=off`, `xlco=on`, `model.gate=false`."""
-        recipe = self
+        recipe, seen = self, self.objectives
         for assignment in assignments:
             part = assignment.partition("=")[0].partition(".")[0]
             if part in OBJECTIVES and getattr(recipe, part) is None and not assignment.endswith("=off"):
-                recipe = recipe.but(**{part: self._new(part)})
+                recipe = recipe.but(**{part: _as_large(settings.part(Recipe, part), seen)})
             recipe = settings.changed(recipe, assignment)
+            seen = seen | recipe.objectives
         return recipe
-
-    def _new(self, name: str) -> Objective:
-        """An objective that was off, at the batch and length of those that were on, not at those of the papers."""
-        kind = settings.part(Recipe, name)
-        for donor in sorted(self.objectives.values(), key=lambda objective: objective.stream != kind.stream):
-            if hasattr(donor, "tokens"):
-                if kind is XLCo:
-                    return XLCo.beside(donor.tokens, donor.length)
-                return replace(kind(), tokens=donor.tokens, length=donor.length)
-        return kind()
 
     def check(self) -> None:
         """What the types cannot say."""
@@ -147,6 +138,16 @@ class Recipe:
         if not isinstance(stored, dict) or "recipe" not in stored:
             raise BadInput(f"{file}: expected the recipe.json of a run, with a `recipe` in it")
         return settings.read(cls, stored["recipe"], str(file))
+
+
+def _as_large(kind: Any, others: Mapping[str, Any]) -> Objective:
+    """An objective that was off, at the batch and length of those that are or were on, not at those of the papers."""
+    for other in sorted(others.values(), key=lambda objective: objective.stream != kind.stream):
+        if hasattr(other, "tokens"):
+            if kind is XLCo:
+                return XLCo.beside(other.tokens, other.length)
+            return replace(kind(), tokens=other.tokens, length=other.length)
+    return kind()
 
 
 def _settings(part: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -26,7 +26,7 @@ from crossling.model.transformer import CrosslingModel
 from crossling.objectives import Network
 from crossling.recipe.network import load_run
 from crossling.recipe.recipe import Recipe
-from crossling.vocabulary.reuse import reuse
+from crossling.vocabulary.reuse import check_tokenizer, reuse
 from crossling.vocabulary.transfer import origins
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -37,8 +37,8 @@ COMMON = (
     *("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"),
     *("norm", "absolute_positions", "layer_norm_eps"),
 )
-FIXED = ("gate_input", "relative_buckets", "relative_max_distance")
-BIAS = ("relative_positions", "gated", *FIXED)
+FIXED = ("relative_buckets", "relative_max_distance")
+BIAS = ("relative_positions", "gated", "gate_input", *FIXED)
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ class Start:
     encoder: Imported
     generator: Imported | None
     vocabulary: Vocabulary | PreTrainedTokenizerFast
+    other: str | None = None  # where the generator is from, if not from the model itself
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What a run tells of where it began."""
+        return {"model": self.name} | ({"generator": self.other} if self.other else {})
 
     @classmethod
     def load(cls, model: str | Path, generator: str | Path | None = None) -> Start:
@@ -81,7 +87,7 @@ class Start:
         common = (*COMMON, *BIAS) if theirs.relative_positions else COMMON  # a bias that it has not is new
         for setting, here, there in _different(theirs, start.encoder.config, common):
             raise BadInput(f"{generator}: its {setting} is {here}, that of {model} {there}, and the two must be alike")
-        return replace(start, generator=other.encoder)
+        return replace(start, generator=other.encoder, other=str(generator))
 
     def _check(self) -> None:
         """What would break, or be another network, only later."""
@@ -120,6 +126,7 @@ class Start:
                 absolute=theirs.absolute_positions,
                 relative=theirs.relative_positions or wanted.relative,
                 gate=theirs.gated if theirs.relative_positions else wanted.gate,
+                gate_input=theirs.gate_input if theirs.relative_positions else wanted.gate_input,
                 cross_attention=theirs.cross_attention or wanted.cross_attention,
                 norm_epsilon=theirs.layer_norm_eps,
                 generator_layers=generator_layers,
@@ -175,9 +182,7 @@ def _different(one: CrosslingConfig, other: CrosslingConfig, settings: Sequence[
 
 def _tokenizer(folder: Path, name: str | Path) -> Vocabulary | PreTrainedTokenizerFast:
     """A unigram vocabulary as ours; any other as `transformers` reads it."""
-    # Of a folder with none of these `transformers` makes a tokenizer that knows nothing but special tokens.
-    if not any(any(folder.glob(file)) for file in ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")):
-        raise BadInput(f"{name}: no tokenizer here (expected tokenizer.json); give a folder with model and tokenizer")
+    check_tokenizer(folder, name)
     try:
         return reuse(folder)
     except BadInput as fault:

@@ -33,16 +33,25 @@ def named(recipe: str, size: str | None = None) -> Recipe:
     return RECIPES[recipe](size or "base")
 
 
+def has_size(recipe: str, size: str) -> bool:
+    """Whether a recipe knows what a size costs."""
+    try:
+        named(recipe, size)
+    except BadInput:
+        return False
+    return True
+
+
 def continued(recipe: str, start: Start, size: str | None = None, differences: Sequence[str] = ()) -> Recipe:
     """A recipe in the shape of the model it starts from, with `key=value` differences. The size decides the rest and is
     that of the model if not said; the peak rate of replaced token detection is lowered if it is not among them."""
     shape = start.encoder.config
-    of = {name: (each.layers, each.width) for name, each in SIZES.items()}
     theirs = shape.num_hidden_layers, shape.hidden_size
-    if size in of and of[size] != theirs:
+    own = next((name for name, each in SIZES.items() if (each.layers, each.width) == theirs), None)
+    if size in SIZES and own and size != own:
         raise BadInput(f"--size {size}: {start.name} has {theirs[0]} layers of {theirs[1]}; leave --size out")
-    fitting = size or next((name for name, each in of.items() if each == theirs), None)
-    chosen = start.shape(named(recipe, size if recipe.endswith(".json") else fitting)).set(differences)
+    known = recipe.endswith(".json") or (own and not has_size(recipe, own))
+    chosen = start.shape(named(recipe, size if known else size or own)).set(differences)
     if not any(difference.startswith("lr=") for difference in differences) and not recipe.endswith(".json"):
         chosen = lowered(chosen)
     for key in (field.name for field in fields(Shape)):

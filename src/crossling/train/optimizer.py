@@ -22,15 +22,19 @@ class Adam:
     epsilon: float = 1e-6
     decay: float = 0.01
     clip: float = 2.0
+    generator_rate: float = 1.0  # of the generator's own weights, times the rate of all others
 
     def build(self, net: nn.Module) -> torch.optim.AdamW:
         # Only maps and embeddings are decayed; biases, norms, gates and the position table are no weights of a map.
         spared = {p for m in net.modules() if isinstance(m, SPARED) for p in m.parameters()}
-        learned = [p for p in net.parameters() if p.requires_grad]
-        decayed = [p for p in learned if p.ndim > 1 and p not in spared]
-        free = [p for p in learned if p.ndim <= 1 or p in spared]
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for name, parameter in net.named_parameters():  # what two parts share comes once, under its first name
+            if parameter.requires_grad:
+                decay = self.decay if parameter.ndim > 1 and parameter not in spared else 0.0
+                times = self.generator_rate if name.startswith("parts.generator") else 1.0
+                groups.setdefault((decay, times), []).append(parameter)
         return torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": self.decay}, {"params": free, "weight_decay": 0.0}],
+            [{"params": own, "weight_decay": decay, "times": times} for (decay, times), own in groups.items()],
             lr=0.0,  # set at every step
             betas=(self.beta1, self.beta2),
             eps=self.epsilon,

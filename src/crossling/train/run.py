@@ -23,14 +23,14 @@ class Run:
         path: Path,
         recipe: dict[str, Any],
         shards: str,
-        init: str | None = None,
+        init: dict[str, str] | None = None,
         data: dict[str, Any] | None = None,
     ) -> None:
         """Opens or starts a run of `recipe` on the shards of the fingerprint `shards`, which hold `data`; it begins as
         the model `init`, if at all."""
         self.path = Path(path)
         known = self.path / "recipe.json"
-        described = {"recipe": recipe, "shards": shards, "init": init and {"model": init}, "data": data}
+        described = {"recipe": recipe, "shards": shards, "init": init, "data": data}
         if known.is_file():
             earlier = _read(known)
             if earlier.get("shards") != shards:
@@ -39,7 +39,8 @@ class Run:
                     " give the shards it began with, or another -o folder"
                 )
             if earlier.get("init") != described["init"]:
-                began = f"as {earlier['init']['model']}" if earlier.get("init") else "with random weights"
+                models = " with ".join((earlier.get("init") or {}).values())
+                began = f"as {models}" if models else "with random weights"
                 raise BadInput(
                     f"{self.path}: this run began {began}; give the --init it began with, or another -o folder"
                 )

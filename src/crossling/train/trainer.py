@@ -127,7 +127,7 @@ class Trainer:
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.adam.clip)
         rate = self.adam.rate(self.step, self.schedule.steps, self.schedule.lr)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["times"]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         for objective in self.objectives.values():

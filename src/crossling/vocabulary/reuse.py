@@ -41,9 +41,16 @@ def reuse(model: Path | str) -> Vocabulary:
     return _converted(_backend(model), model)
 
 
+def check_tokenizer(folder: Path, name: Path | str) -> None:
+    """Of a folder with none of these files `transformers` makes a tokenizer that knows nothing but special tokens."""
+    if not any(any(folder.glob(file)) for file in ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")):
+        raise BadInput(f"{name}: no tokenizer here (expected tokenizer.json); give a folder that has one")
+
+
 def _backend(model: Path | str) -> dict[str, Any]:
     """What `transformers` makes of it: tokenizer.json, or a file of SentencePiece with the ids of its kind."""
     folder = model_folder(model, TOKENIZER)
+    check_tokenizer(folder, model)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         found: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
