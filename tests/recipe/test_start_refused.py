@@ -33,7 +33,7 @@ def test_a_folder_without_tokenizer(family: str, tmp_path: Path) -> None:
     """`transformers` would make one up, and every piece would begin at random."""
     saved(model(family, "ForMaskedLM", 60), None, tmp_path)
     assert refused(tmp_path) == (
-        f"{tmp_path}: no tokenizer here (expected tokenizer.json); give a folder with model and tokenizer"
+        f"{tmp_path}: no tokenizer here (expected tokenizer.json); give a folder that has one"
     )
 
 
