@@ -10,6 +10,7 @@ for torch. In Python the import also makes our models known to `transformers.Aut
 
 import sys
 from importlib import import_module
+from multiprocessing import parent_process
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -87,13 +88,14 @@ sys.modules[__name__].__class__ = _Package
 
 
 def _is_command_line() -> bool:
-    """Whether this is `crossling` or `python -m crossling`, or a process they started, which keeps their argv."""
+    """Whether this is `crossling` or `python -m crossling`."""
     program = Path(*sys.argv[:1])
     sought = program.name == "-m" and "crossling" in sys.orig_argv  # before the module has been found
     return sought or program.stem == "crossling" or program.parts[-2:] == ("crossling", "__main__.py")
 
 
 # An exported folder opens with `import crossling` and `AutoModel.from_pretrained`: the classes must be registered by
-# then. The command line does without, so that its help does not wait for torch.
-if not _is_command_line():
+# then. The command line does without, so that its help does not wait for torch; so does a worker, which imports what it
+# needs.
+if not _is_command_line() and parent_process() is None:
     import_module("crossling.model.heads")
