@@ -61,7 +61,7 @@ def main() -> None:
     _prepare(arguments.out)
     rows: list[dict[str, Any]] = []
     for objective in arguments.objectives.split(","):
-        rows += _study(objective, arguments)
+        rows += [{"seed": arguments.seed, **row} for row in _study(objective, arguments)]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU {platform.machine()}"
     write_json(
         arguments.results / f"{date.today()}-adaptation.json",

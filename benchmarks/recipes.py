@@ -1,6 +1,6 @@
 """Every recipe on the embedded languages, with and without the part that distinguishes it: loss, retrieval, alignment.
 
-    python benchmarks/recipes.py -o WORK [--steps 3000 --seeds 0,1 --only infoxlm,veco --set lr=1e-3]
+    python benchmarks/recipes.py -o WORK [--steps 3000 --tokens 8192 --seeds 0,1 --only infoxlm,veco --set lr=2e-3]
 
 All runs share corpora, vocabulary and the order of data; what is finished is not done again. Prints a table and writes
 benchmarks/results/DATE-recipes.json. Retrieval is the mean over all pairs and directions at the best layer.
@@ -30,7 +30,8 @@ from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.scores import summary
 from crossling.inspect.cost import network, parameters
 from crossling.load import load
-from crossling.recipe import pretrain
+from crossling.objectives import XLCo
+from crossling.recipe import Recipe, pretrain
 from crossling.recipes import named
 from crossling.vocabulary.vocab import vocab
 
@@ -41,7 +42,15 @@ WITHOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "xlm_r": {"training": ("steps=1", "optimizer.warmup=0")},
     "xlm": {"TLM": ("tlm=off",)},
     "xlm_e": {"TRTD": ("trtd=off",), "gate": ("model.gate=false",)},
-    "infoxlm": {"XLCo": ("xlco=off",), "TLM": ("tlm=off",), "momentum": ("xlco.momentum=0",)},
+    "infoxlm": {
+        "XLCo": ("xlco=off",),
+        "TLM": ("tlm=off",),
+        "momentum": ("xlco.momentum=0",),
+        "mixup": ("xlco.mixup=false",),
+        "universal layer": ("xlco.layer=4",),
+        "cosine": ("xlco.normalise=false", "xlco.temperature=0.25"),
+        "cosine and means": ("xlco.normalise=false", "xlco.temperature=0.25", "xlco.pooling=cls"),
+    },
     "xy_lent": {"X-Y pairs": ("sampling.pivot=qaa", "sampling.pair_rule=alpha"), "RTD": MASKED},
     "veco": {"CA-MLM": ("ca_mlm=off", "ca_tlm=off", "mlm=on")},
 }
@@ -51,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--tokens", type=int, default=8192, help="of one task in one step")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--only", default=",".join(WITHOUT))
     parser.add_argument("--set", action="append", default=[], dest="differences", help="for every run")
@@ -62,7 +72,8 @@ def main() -> None:
         for part, less in {"": (), **WITHOUT[name]}.items():
             for seed in map(int, arguments.seeds.split(",")):
                 common = [f"steps={arguments.steps}", "log_every=50", f"seed={seed}", *arguments.differences]
-                row = _run(name, part, [*common, *less], shards, data, arguments.out)
+                sizes = _sizes(named(name, "tiny"), arguments.tokens)
+                row = _run(name, part, [*common, *sizes, *less], shards, data, arguments.out)
                 rows.append(row)
                 print(
                     f"{name:9} {'without ' + part if part else 'as it is':20} seed {seed}",
@@ -88,6 +99,15 @@ def main() -> None:
             "runs": rows,
         },
     )
+
+
+def _sizes(recipe: Recipe, tokens: int) -> list[str]:
+    """Every task at so many tokens, and contrast as large beside them as it is in the paper."""
+    tasks = [f"{name}.tokens={tokens}" for name, task in recipe.objectives.items() if hasattr(task, "tokens")]
+    if recipe.xlco is None:
+        return tasks
+    contrast = XLCo.beside(tokens, recipe.xlco.length)
+    return [*tasks, f"xlco.pairs={contrast.pairs}", f"xlco.queue={contrast.queue}"]
 
 
 def _prepare(out: Path) -> tuple[Shards, Path]:

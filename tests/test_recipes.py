@@ -13,10 +13,59 @@ from crossling.data.shards import Shards
 from crossling.errors import BadInput
 from crossling.objectives import MLM, TLM
 from crossling.recipe import Recipe, pretrain
-from crossling.recipes import RECIPES, named, xlm, xlm_e, xlm_r
+from crossling.recipes import RECIPES, has_size, named, xlm, xlm_r
 
-SIZES = {"xlm_e": ["tiny", "small", "base", "large", "xl"]}
-ALL = [(name, size) for name in RECIPES for size in SIZES.get(name, ["tiny", "small", "base", "large"])]
+EVERY = ("tiny", "small", "base", "large", "xl", "ablation")
+ALL = [(name, size) for name in RECIPES for size in EVERY if has_size(name, size)]
+# Rows of InfoXLM's Table 10, XLM-E's 8 to 10, XY-LENT's 8 and 9, VECO's 8, by the names of our settings.
+COMMON = {
+    **{"optimizer.beta1": 0.9, "optimizer.beta2": 0.98, "optimizer.epsilon": 1e-6, "optimizer.decay": 0.01},
+    "optimizer.warmup": 10_000,
+}
+BASE = {"model.layers": 12, "model.width": 768, "model.feed_forward": 3072, "model.heads": 12}
+LARGE = {"model.layers": 24, "model.width": 1024, "model.feed_forward": 4096, "model.heads": 16}
+XL = {"model.layers": 48, "model.width": 1536, "model.feed_forward": 6144, "model.heads": 24}
+MILLION = 1_048_576
+
+
+def rtd(steps: int, lr: float, tokens: int, clip: float, generator: int) -> dict[str, object]:
+    return {
+        **COMMON,
+        **{"steps": steps, "lr": lr, "optimizer.clip": clip, "model.generator_layers": generator},
+        **{"mrtd.tokens": tokens, "trtd.tokens": tokens, "mrtd.length": 512, "mrtd.lambda": 50.0, "trtd.lambda": 50.0},
+        **{"mrtd.rate": 0.15, "trtd.rate": 0.15, "mrtd.span": 1.0, "model.token_table": "shared"},
+        **{"sampling.text_alpha": 0.7, "sampling.pair_alpha": 0.7, "model.relative": True, "model.gate": True},
+    }
+
+
+CONTRAST = {
+    **COMMON,
+    **{"optimizer.clip": 1.0, "mlm.tokens": 2048 * 512, "tlm.sequences": 2048, "xlco.pairs": 2048},
+    **{"xlco.momentum": 0.999, "xlco.queue": 131_072, "xlco.temperature": 0.25, "xlco.normalise": False},
+    **{"xlco.mixup": True, "xlco.pooling": "cls", "xlco.layer": None, "xlco.rate": 0.15, "xlco.symmetric": False},
+    **{"mlm.rate": 0.15, "mlm.keep": 0.1, "mlm.random": 0.1, "tlm.rate": 0.15, "sampling.text_alpha": 0.7},
+    **{"model.relative": False, "model.dropout": 0.0, "reduction": "mean"},
+}
+TWO_STREAMS = {
+    **COMMON,
+    **{"optimizer.warmup": 12_000, "steps": 240_000, "ca_mlm.rate": 0.15, "ca_tlm.rate": 0.25, "tlm.rate": 0.25},
+    **{"ca_mlm.length": 512, "ca_tlm.length": 128, "tlm.length": 128, "ca_mlm.sequences": 1024},
+    **{"ca_tlm.sequences": 4096, "tlm.sequences": 4096, "model.dropout": 0.1, "sampling.text_alpha": 0.5},
+    **{"alternate": True, "ca_mlm.stop_gradient": True, "ca_tlm.stop_gradient": True, "model.cross_attention": True},
+    **{"model.relative": False, "freeze_steps": 12_000},
+}
+PUBLISHED: dict[tuple[str, str], dict[str, object]] = {
+    ("xlm_e", "base"): {**BASE, **rtd(125_000, 5e-4, MILLION, 2.0, 4), "sampling.pair_rule": "alpha"},
+    ("xlm_e", "large"): {**LARGE, **rtd(500_000, 2e-4, MILLION, 1.0, 6)},
+    ("xlm_e", "xl"): {**XL, **rtd(150_000, 1e-4, 4 * MILLION, 1.0, 8)},
+    ("xy_lent", "base"): {**BASE, **rtd(125_000, 8e-4, 4 * MILLION, 2.0, 4), "sampling.pair_rule": "xy_lent"},
+    ("xy_lent", "large"): {**LARGE, **rtd(500_000, 2e-4, MILLION, 1.0, 6), "sampling.pair_rule": "xy_lent"},
+    ("xy_lent", "xl"): {**XL, **rtd(150_000, 1e-4, 4 * MILLION, 1.0, 8), "sampling.pair_rule": "xy_lent"},
+    ("infoxlm", "base"): {**BASE, **CONTRAST, "steps": 150_000, "lr": 2e-4, "model.universal_layer": 8},
+    ("infoxlm", "large"): {**LARGE, **CONTRAST, "steps": 200_000, "lr": 1e-4, "model.universal_layer": 12},
+    ("veco", "large"): {**LARGE, **TWO_STREAMS, "lr": 2e-4},
+    ("veco", "ablation"): {**BASE, **TWO_STREAMS, "model.layers": 6, "lr": 3e-4, "optimizer.beta2": 0.999},
+}
 
 
 @pytest.mark.parametrize(("name", "size"), ALL)
@@ -27,37 +76,25 @@ def test_a_recipe_is_sound_and_survives_being_written(name: str, size: str) -> N
     assert settings.read(Recipe, json.loads(json.dumps(recipe.dump())), "file") == recipe
 
 
-def test_xlm_e_base_is_as_published() -> None:
-    """XLM-E, Tables 8, 9 and 10; §4.1 for the sampling exponent; ELECTRA's lambda."""
-    recipe = xlm_e("base")
-    assert (recipe.steps, recipe.lr) == (125_000, 5e-4)
-    adam = recipe.optimizer
-    assert (adam.warmup, adam.beta1, adam.beta2, adam.epsilon) == (10_000, 0.9, 0.98, 1e-6)
-    assert (adam.decay, adam.clip) == (0.01, 2.0)
-    model = recipe.model
-    assert (model.layers, model.width, model.feed_forward, model.heads) == (12, 768, 3072, 12)
-    assert model.generator_layers == 4
-    assert (model.relative, model.gate) == (True, True)
-    assert list(recipe.objectives) == ["mrtd", "trtd"]
-    for objective in recipe.objectives.values():
-        assert objective.length == 512
-    assert recipe.mrtd is not None
-    assert recipe.trtd is not None
-    assert recipe.mrtd.tokens == recipe.trtd.tokens == 2048 * 512  # for each task
-    assert (recipe.mrtd.lambda_, recipe.trtd.lambda_) == (50.0, 50.0)
-    assert (recipe.sampling.text_alpha, recipe.sampling.pair_alpha) == (0.7, 0.7)
+@pytest.mark.parametrize(("name", "size"), PUBLISHED)
+def test_every_hyperparameter_is_as_published(name: str, size: str) -> None:
+    found = dict(named(name, size).settings())
+    assert {key: found[key] for key in PUBLISHED[name, size]} == PUBLISHED[name, size]
 
 
-@pytest.mark.parametrize(
-    ("size", "layers", "width", "inner", "heads", "generator"),
-    [("large", 24, 1024, 4096, 16, 6), ("xl", 48, 1536, 6144, 24, 8)],
-)
-def test_larger_xlm_e_have_the_published_shapes(
-    size: str, layers: int, width: int, inner: int, heads: int, generator: int
-) -> None:
-    model = xlm_e(size).model
-    assert (model.layers, model.width, model.feed_forward, model.heads) == (layers, width, inner, heads)
-    assert model.generator_layers == generator
+def test_every_size_of_the_papers_is_there() -> None:
+    assert set(PUBLISHED) <= set(ALL)
+    assert named("veco") == named("veco", "large")
+    assert named("infoxlm") == named("infoxlm", "base")
+
+
+@pytest.mark.parametrize("size", ["tiny", "small"])
+def test_smaller_contrast_is_of_means_by_cosine(size: str) -> None:
+    for recipe in (named("infoxlm", size), named("xlm_e", size).set(["xlco=on"])):
+        assert recipe.xlco is not None
+        form = recipe.xlco
+        assert (form.pooling, form.normalise, form.temperature, form.momentum) == ("mean", True, 0.05, 0.99)
+        assert form.queue == 64 * form.pairs
 
 
 def test_xlm_r_masks_text_only_and_knows_absolute_positions_only() -> None:

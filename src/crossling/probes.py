@@ -14,7 +14,7 @@ from statistics import fmean
 
 from rich.table import Table
 
-from crossling.data.batches import Batches
+from crossling.data.batches import Batches, Work
 from crossling.data.shards import Shards
 from crossling.evaluate.encode import measuring
 from crossling.evaluate.retrieval import Bitext, Side, accuracy, read_tatoeba
@@ -65,13 +65,16 @@ def losses(shards: Shards, recipe: Recipe) -> Probe:
         name: _of_tokens(recipe, name) for name, objective in recipe.objectives.items() if objective.stream == "text"
     }
     languages = [language for language, entry in shards.manifest["text"].items() if entry["tokens"]]
+    works: dict[str, Work] = {}  # drawn when first asked for: blocks of a long text take their time
 
     def probe(net: Network) -> dict[str, float]:
         device = next(net.parameters()).device
         found: dict[str, float] = {}
         with measuring(net):
             for language in languages:
-                work = Batches(_only(shards, language), tasks, Sampling(), SEED, recipe.micro_tokens)[0]
+                if language not in works:
+                    works[language] = Batches(_only(shards, language), tasks, Sampling(), SEED, recipe.micro_tokens)[0]
+                work = works[language]
                 for name, batch in work.micro:
                     sums = tasks[name].loss(net, {part: values.to(device) for part, values in batch.items()})
                     for term in tasks[name].weights:

@@ -32,9 +32,7 @@ def refused(*models: Path) -> str:
 def test_a_folder_without_tokenizer(family: str, tmp_path: Path) -> None:
     """`transformers` would make one up, and every piece would begin at random."""
     saved(model(family, "ForMaskedLM", 60), None, tmp_path)
-    assert refused(tmp_path) == (
-        f"{tmp_path}: no tokenizer here (expected tokenizer.json); give a folder that has one"
-    )
+    assert refused(tmp_path) == (f"{tmp_path}: no tokenizer here (expected tokenizer.json); give a folder that has one")
 
 
 @pytest.mark.parametrize("family", ["xlm-roberta", "bert"])

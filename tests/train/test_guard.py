@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crossling.data.batches import Batches, Work
 from crossling.data.shards import Shards
 from crossling.errors import Failed, Interrupted
-from crossling.recipe import Recipe, pretrain
+from crossling.recipe import Recipe, Start, pretrain
 from crossling.recipes import xlm_e
 from crossling.train import checkpoint
 from crossling.train.guard import Guard, cost_of_guessing
@@ -151,6 +151,13 @@ def over_the_edge(small_model: list[str], monkeypatch: pytest.MonkeyPatch) -> Re
     )
 
 
+@pytest.fixture
+def start(over_the_edge: Recipe, shards: Shards, tmp_path: Path) -> Start:
+    """What it goes on from: only discriminators that go on are watched."""
+    pretrain(over_the_edge.but(steps=2), shards, tmp_path / "start")
+    return Start.load(tmp_path / "start")
+
+
 def found_in(out: Path) -> list[tuple[int, float]]:
     """Step and loss in parts of what guessing costs."""
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
@@ -158,11 +165,11 @@ def found_in(out: Path) -> list[tuple[int, float]]:
 
 
 def test_a_run_at_an_absurd_rate_ends_and_its_last_good_state_is_kept(
-    over_the_edge: Recipe, shards: Shards, tmp_path: Path
+    over_the_edge: Recipe, shards: Shards, start: Start, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
     with pytest.raises(Failed) as caught:
-        pretrain(over_the_edge, shards, out)
+        pretrain(over_the_edge, shards, out, init=start)
     found = found_in(out)
     assert slow([ratio for _, ratio in found]) == len(found)
     assert [step for step, _ in found] == [*range(10, 10 * len(found) + 1, 10)]
@@ -176,10 +183,10 @@ def test_a_run_at_an_absurd_rate_ends_and_its_last_good_state_is_kept(
 
 
 def test_a_run_that_was_stopped_in_doubt_ends_where_it_would_have(
-    over_the_edge: Recipe, shards: Shards, tmp_path: Path
+    over_the_edge: Recipe, shards: Shards, start: Start, tmp_path: Path
 ) -> None:
     with pytest.raises(Failed) as whole:
-        pretrain(over_the_edge, shards, tmp_path / "whole")
+        pretrain(over_the_edge, shards, tmp_path / "whole", init=start)
     last = found_in(tmp_path / "whole")[-1][0]
     original = Batches.__getitem__
 
@@ -191,8 +198,14 @@ def test_a_run_that_was_stopped_in_doubt_ends_where_it_would_have(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Batches, "__getitem__", interrupting)
         with pytest.raises(Interrupted):
-            pretrain(over_the_edge, shards, tmp_path / "stopped")
+            pretrain(over_the_edge, shards, tmp_path / "stopped", init=start)
     with pytest.raises(Failed) as stopped:
-        pretrain(over_the_edge, shards, tmp_path / "stopped")
+        pretrain(over_the_edge, shards, tmp_path / "stopped", init=start)
     assert str(stopped.value) == str(whole.value).replace("/whole/", "/stopped/")
     assert found_in(tmp_path / "stopped") == found_in(tmp_path / "whole")
+
+
+def test_a_run_that_began_with_nothing_is_not_watched(over_the_edge: Recipe, shards: Shards, tmp_path: Path) -> None:
+    """Its discriminator may know more of early nonsense than of what a better generator makes later."""
+    pretrain(over_the_edge, shards, tmp_path / "run")
+    assert found_in(tmp_path / "run")[-1][0] == 120

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from crossling.model.shape import Shape
+from crossling.model.tables import TokenTable
 from crossling.model.transformer import CrosslingModel
 from crossling.objectives import MRTD, Network
 from crossling.train.optimizer import Adam
@@ -78,13 +79,15 @@ def test_the_recipes_numbers_reach_torch() -> None:
     assert optimizer.defaults["eps"] == 1e-3
 
 
-def test_the_generator_has_a_rate_of_its_own_and_what_it_shares_has_not() -> None:
-    shape = Shape(layers=2, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16)
+@pytest.mark.parametrize("tables", ["shared", "gdes", "untied"])
+def test_the_generator_has_a_rate_of_its_own_and_what_it_shares_has_not(tables: TokenTable) -> None:
+    shape = Shape(layers=2, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16, token_table=tables)
     encoder = CrosslingModel(shape.config(20))
     net = Network(encoder, {name: make() for name, make in MRTD().parts(encoder, shape).items()})
     optimizer = Adam(generator_rate=0.5).build(net)
     times = {id(p): group["times"] for group in optimizer.param_groups for p in group["params"]}
-    found = {name: times[id(parameter)] for name, parameter in net.named_parameters()}
-    assert {name for name, value in found.items() if value == 0.5} == {n for n in found if n.startswith("parts.gen")}
-    assert found["encoder.embeddings.tokens.weight"] == 1.0  # the one table of both
-    assert "parts.generator.blocks.0.attention.qkv.weight" in found
+    found = {name: times[id(parameter)] for name, parameter in net.named_parameters(remove_duplicate=False)}
+    own = {name for name in found if name.startswith("parts.generator") and "tokens" not in name}
+    if tables != "shared":  # then both have a table, also where one is the base of the other
+        own |= {name for name in found if name.startswith("parts.generator") or name.endswith("tokens.base.weight")}
+    assert {name for name, value in found.items() if value == 0.5} == own

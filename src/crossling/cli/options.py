@@ -16,7 +16,9 @@ Workers = Annotated[int, typer.Option(help="Processes.", min=1)]
 Task = Annotated[str | None, typer.Option(help="i/n: only the i-th of n shares, for one of n machines.")]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable rows.")]
 
-Recipe = Annotated[str, typer.Argument(help="xlm_r, xlm, xlm_e, or the recipe.json of an earlier run.")]
+Recipe = Annotated[
+    str, typer.Argument(help="xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, or the recipe.json of an earlier run.")
+]
 ShardsFolder = Annotated[Path, typer.Option(help="A folder made by crossling encode.")]
-Size = Annotated[str | None, typer.Option(help="tiny, small, base (if not said), large or xl.")]
+Size = Annotated[str | None, typer.Option(help="tiny, small, base, large or xl; if not said base, for veco large.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="key=value, any key of the recipe.")]

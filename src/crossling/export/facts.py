@@ -62,7 +62,8 @@ def facts(run: Path) -> Facts:
         stored.get("shards", ""),
         data.get("text", {}),
         [(first, second, count) for first, second, count in data.get("pairs", [])],
-        started.get("model"),
+        # A folder of somebody's machine means nothing to others, its name may.
+        Path(started["model"]).name if Path(started.get("model", "")).is_absolute() else started.get("model"),
         _scores(run),
     )
 
@@ -89,20 +90,11 @@ def _differences(start: Recipe, end: Recipe) -> Iterator[str]:
         if (getattr(start, name) is None) != (getattr(end, name) is None)
     ]
     yield from switched
-    earlier = dict(_settings(start.set(switched).dump()))
-    for key, value in _settings(end.dump()):
+    earlier = dict(start.set(switched).settings())
+    for key, value in end.settings():
         if earlier[key] != value:
             text = value if isinstance(value, str) else "none" if value is None else json.dumps(value)
             yield f"{key}={text}"
-
-
-def _settings(part: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in part.items():
-        key = f"{path}{name.rstrip('_')}"
-        if isinstance(value, dict):
-            yield from _settings(value, f"{key}.")
-        else:
-            yield key, value
 
 
 def _scores(run: Path) -> list[Measured]:

@@ -57,9 +57,9 @@ class CrossAttention(nn.Module):
 
 
 def unseen(hidden_from: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores of keys that a query must not see."""
+    """What is added to the scores of keys that a query must not see: large, and a number in every precision."""
     zeros = torch.zeros(hidden_from.shape, dtype=dtype, device=hidden_from.device)
-    return zeros.masked_fill(hidden_from, torch.finfo(torch.bfloat16).min / 2)
+    return zeros.masked_fill(hidden_from, torch.finfo(torch.float16).min / 2)
 
 
 def _heads(values_BLD: Tensor, heads: int) -> Tensor:

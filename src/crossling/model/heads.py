@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.modeling_outputs import MaskedLMOutput, TokenClassifierOutput
 
 from crossling.model.config import CrosslingConfig
@@ -54,13 +54,27 @@ class CrosslingForMaskedLM(CrosslingPreTrainedModel):
         self.lm_head = LMHead(config)
         self.post_init()
 
-    def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> MaskedLMOutput:
+    def get_output_embeddings(self) -> None:
+        """None of its own: the head is handed the table of the input."""
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
+        table = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
+        old_V = self.lm_head.bias_V.data
+        bias_V = old_V.new_zeros(table.num_embeddings)
+        bias_V[: len(old_V)] = old_V[: len(bias_V)]
+        self.lm_head.bias_V = nn.Parameter(bias_V)
+        return table
+
+    def forward(
+        self, input_ids: Tensor, labels: Tensor | None = None, return_dict: bool | None = None, **inputs: Any
+    ) -> MaskedLMOutput | tuple[Any, ...]:
         output = self.encoder(input_ids, **inputs)
         logits_BLV = self.lm_head(output.last_hidden_state, self.encoder.embeddings.tokens.weight)
         loss: Any = None
         if labels is not None:
             loss = F.cross_entropy(logits_BLV.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED)
-        return MaskedLMOutput(loss=loss, logits=logits_BLV, hidden_states=output.hidden_states)
+        found = MaskedLMOutput(loss=loss, logits=logits_BLV, hidden_states=output.hidden_states)
+        return found.to_tuple() if return_dict is False else found
 
 
 class CrosslingForPreTraining(CrosslingPreTrainedModel):
@@ -72,15 +86,19 @@ class CrosslingForPreTraining(CrosslingPreTrainedModel):
         self.rtd_head = RTDHead(config)
         self.post_init()
 
-    def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> TokenClassifierOutput:
+    def forward(
+        self, input_ids: Tensor, labels: Tensor | None = None, return_dict: bool | None = None, **inputs: Any
+    ) -> TokenClassifierOutput | tuple[Any, ...]:
         output = self.encoder(input_ids, **inputs)
         logits_BL = self.rtd_head(output.last_hidden_state)
         loss: Any = None
         if labels is not None:
             scored = labels != IGNORED
             loss = F.binary_cross_entropy_with_logits(logits_BL[scored].float(), labels[scored].float())
-        return TokenClassifierOutput(loss=loss, logits=logits_BL, hidden_states=output.hidden_states)
+        found = TokenClassifierOutput(loss=loss, logits=logits_BL, hidden_states=output.hidden_states)
+        return found.to_tuple() if return_dict is False else found
 
 
+AutoTokenizer.register(CrosslingConfig, fast_tokenizer_class=PreTrainedTokenizerFast)
 AutoModelForMaskedLM.register(CrosslingConfig, CrosslingForMaskedLM)
 AutoModelForPreTraining.register(CrosslingConfig, CrosslingForPreTraining)

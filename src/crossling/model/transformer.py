@@ -128,12 +128,18 @@ class CrosslingModel(CrosslingPreTrainedModel):
         encoder_hidden_states: Tensor | None = None,  # states of the paired sequence: cross-attention is plugged in
         encoder_attention_mask: Tensor | None = None,
         encoder_segments: Tensor | None = None,  # in packed rows a token sees the pair of its own sequence
-        output_hidden_states: bool = False,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
         layers: int | None = None,  # stop after this many blocks; what lies above is not computed
         **_: Any,
-    ) -> BaseModelOutput:
+    ) -> BaseModelOutput | tuple[Any, ...]:
         if encoder_hidden_states is not None and not self.config.cross_attention:
             raise ValueError("this model has no cross-attention to plug in")
+        if self.config.absolute_positions and input_ids.shape[1] > self.config.max_position_embeddings:
+            most = self.config.max_position_embeddings
+            raise ValueError(f"{input_ids.shape[1]} tokens, and the model has {most} positions; cut the text")
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
         hidden_BLD = self.embeddings(input_ids, segments)
         bias_HLL = self.relative(input_ids.shape[1]) if self.relative is not None else None
         unseen_B1LL = _unseen(segments, segments, attention_mask, hidden_BLD.dtype)
@@ -145,9 +151,11 @@ class CrosslingModel(CrosslingPreTrainedModel):
         if self.final_norm is not None and len(states) > len(self.blocks):
             hidden_BLD = self.final_norm(hidden_BLD)
             states[-1] = hidden_BLD
-        return BaseModelOutput(
-            last_hidden_state=hidden_BLD, hidden_states=tuple(states) if output_hidden_states else None
+        output = BaseModelOutput(
+            last_hidden_state=hidden_BLD,
+            hidden_states=tuple(states) if output_hidden_states else None,
         )
+        return output.to_tuple() if return_dict is False else output
 
 
 def places(segments_BL: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ and a queue of earlier keys, of constant length and filled before the first step
 step. With `queue = 0`, N holds the keys of the step itself; if also m = 0 there is one encoder, and the keys have
 gradients too.
 
-Mixup: a pair <c1, c2> is joined with another <d1, d2> of another corpus in a random order, as <c1 d1, c2 d2> or crossed
-as <c1 d2, d1 c2>. No row of a multi-way set meets its own translations as negatives, neither in the batch nor in the
-queue.
+Mixup: a pair <c1, c2> is joined with another <d1, d2> of another corpus (or of another language pair of the same one)
+in a random order, as <c1 d1, c2 d2> or crossed as <c1 d2, d1 c2>. No row of a multi-way set meets its own translations
+as negatives, neither in the batch nor in the queue.
 
 The loss maximises a lower bound of mutual information (Eq. 4), which is watched beside it: I(c1; c2) >= log |N| - L.
 
@@ -22,7 +22,7 @@ bias, and masked inputs are those of the authors' code and not in the paper.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -54,7 +54,7 @@ class XLCo(Objective):
     temperature: float = 0.25  # tau
     normalise: bool = False  # cosine instead of dot product
     symmetric: bool = False  # also from c2 to c1, the mean of both
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: Literal["cls", "mean"] = "cls"  # mean: on CUDA its sums are in no fixed order
     rate: float = 0.15  # masked on both sides
     keep: float = 0.1  # of the masked: stays as it is
     random: float = 0.1  # of the masked: becomes a random piece
@@ -64,9 +64,16 @@ class XLCo(Objective):
     @classmethod
     def beside(cls, tokens: int, length: int) -> XLCo:
         """As large as the paper's is beside tasks of so many tokens a step: a pair for each sequence of theirs, and the
-        keys of 64 steps in the queue."""
+        keys of 64 steps in the queue.
+
+        Smaller than the paper's it contrasts means by cosine: there, plain products of [CLS] were seen to tell new keys
+        from old ones by how far the encoder had moved on, and to learn nothing (docs/log.md).
+        """
         pairs = max(2, tokens // length)
-        return cls(pairs=pairs, queue=64 * pairs, length=length)
+        sized = cls(pairs=pairs, queue=64 * pairs, length=length)
+        if pairs >= cls.pairs:
+            return sized
+        return replace(sized, momentum=0.99, pooling="mean", normalise=True, temperature=0.05)
 
     @property
     def split(self) -> Split:
@@ -144,8 +151,7 @@ class XLCo(Objective):
 
     def _contrast(self, net: Network, query_ND: Tensor, key_ND: Tensor, rows_N2: Tensor) -> tuple[Tensor, ...]:
         """The loss, how many find their translation, and the bound on mutual information."""
-        query_ND, key_ND = query_ND.float(), key_ND.float()
-        with torch.autocast(query_ND.device.type, enabled=False):  # cosines / 0.05 need more than bfloat16's digits
+        with torch.autocast(query_ND.device.type, enabled=False):
             if self.queue:  # its own translation first, then the queue
                 queue = net.parts["queue"]
                 scores_NA = torch.cat([(query_ND * key_ND).sum(-1, keepdim=True), query_ND @ queue.keys_AD.T], 1)
@@ -183,7 +189,8 @@ class XLCo(Objective):
             length_N = torch.bincount(number_P, minlength=len(starts_N) + 1)[1:]
             sum_ND = hidden_RWD.new_zeros(len(starts_N) + 1, hidden_RWD.shape[-1])
             pooled_ND = sum_ND.index_add(0, number_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
-        vector_ND = projection(pooled_ND)
+        with torch.autocast(pooled_ND.device.type, enabled=False):  # cosines / 0.05 need more than bfloat16's digits
+            vector_ND = projection(pooled_ND.float())
         return F.normalize(vector_ND, dim=-1) if self.normalise else vector_ND
 
     def _layer(self, encoder: CrosslingModel) -> int:

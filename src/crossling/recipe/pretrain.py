@@ -11,11 +11,13 @@ import torch
 from crossling.data.batches import Batches
 from crossling.data.rates import pair_counts
 from crossling.data.shards import Shards
-from crossling.errors import Failed
+from crossling.errors import BadInput, Failed
+from crossling.model.transformer import CrosslingModel
 from crossling.objectives import Network
 from crossling.recipe.network import build
 from crossling.recipe.recipe import Recipe
 from crossling.recipe.start import Start
+from crossling.train.guard import Guard
 from crossling.train.run import Run
 from crossling.train.trainer import Probe, Schedule, Trainer
 from crossling.vocabulary.vocabulary import Vocabulary, copy_vocabulary
@@ -34,6 +36,13 @@ def pretrain(
     if init is not None:
         recipe = init.shape(recipe)
     recipe.check()
+    # A module that learned before needs no time of its own.
+    frozen = recipe.freeze_steps if init and not init.encoder.config.cross_attention else 0
+    if frozen >= recipe.steps:
+        raise BadInput(
+            f"recipe {recipe.name}: freeze_steps is {frozen} and steps only {recipe.steps}, so that nothing but"
+            " cross-attention would learn; set freeze_steps too"
+        )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     batches = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, recipe.micro_tokens, recipe.alternate)
     run = Run(out, recipe.dump(), shards.fingerprint, init.names if init else None, _data(shards))
@@ -46,8 +55,7 @@ def pretrain(
         recipe.checkpoint_every,
         probe_every,
         recipe.reduction,
-        # A module that learned before needs no time of its own.
-        recipe.freeze_steps if init and not init.encoder.config.cross_attention else 0,
+        frozen,
     )
     if workers is None:  # on a CPU the loader would take the cores from the network
         workers = max(0, min(12, (os.cpu_count() or 1) - 2)) if device.type == "cuda" else 0
@@ -55,14 +63,19 @@ def pretrain(
     if init is not None and not run.saved:
         init.fill(net, Vocabulary.load(shards.vocabulary_path), recipe.seed)
     if recipe.recompute:
-        net.encoder.gradient_checkpointing_enable()
+        for network in (net.encoder, *net.parts.values()):
+            if isinstance(network, CrosslingModel):
+                network.gradient_checkpointing_enable()
     trainer = Trainer(net, recipe.objectives, batches, recipe.optimizer, schedule, run, device, workers, probe)
+    if init is not None:
+        trainer.guard = Guard(run.checkpoints, recipe.lr)
+        trainer.first = init.new(net) if frozen else []
     try:
         return trainer.fit()
     except torch.OutOfMemoryError:
         raise Failed(
-            f"the {device.type} ran out of memory at step {trainer.step}; give a smaller micro_tokens"
-            f" (now {recipe.micro_tokens}), recompute=true or fewer pairs of contrast, and the same command goes on"
+            f"the {device.type} ran out of memory at step {trainer.step}; with --set recompute=true or a smaller"
+            f" micro_tokens (now {recipe.micro_tokens}) the same command goes on"
         ) from None
 
 

@@ -60,7 +60,7 @@ class Recipe:
     checkpoint_every: int = 1000
     log_every: int = 50
     micro_tokens: int = 65_536  # computed at once: a matter of memory; without dropout it changes no result
-    recompute: bool = False  # activations are computed again on the way back: less memory, about a third more time
+    recompute: bool = False  # activations are computed again on the way back: less memory, more time
 
     @property
     def objectives(self) -> dict[str, Objective]:
@@ -82,7 +82,7 @@ class Recipe:
 
     def check(self) -> None:
         """What the types cannot say."""
-        for key, value in _settings(self):
+        for key, value in self.settings():
             expected = _fault(key.rpartition(".")[2], value)
             if expected:
                 raise BadInput(f"recipe {self.name}: {key} must be {expected}, found {value}")
@@ -125,6 +125,10 @@ class Recipe:
         if self.model.width % self.model.heads:
             raise BadInput(f"recipe {self.name}: model.width must be a multiple of model.heads")
 
+    def settings(self) -> Iterator[tuple[str, Any]]:
+        """Every plain setting by its key, as `--set` takes it."""
+        return _settings(self)
+
     def dump(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -151,7 +155,6 @@ def _as_large(kind: Any, others: Mapping[str, Any]) -> Objective:
 
 
 def _settings(part: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain setting by its key, as `--set` takes it."""
     for field in fields(part):
         key, value = f"{path}{field.name.rstrip('_')}", getattr(part, field.name)
         if is_dataclass(value):

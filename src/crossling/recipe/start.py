@@ -156,6 +156,12 @@ class Start:
             if name in parts:
                 _fill_head(parts[name], head, rows)
 
+    def new(self, net: Network) -> list[nn.Parameter]:
+        """What of a network the model has nothing for: cross-attention, and a head it comes without."""
+        heads = {"lm_head": self.encoder.lm_head, "rtd_head": self.encoder.rtd_head}
+        absent = [net.parts[name] for name, head in heads.items() if head is None and name in net.parts]
+        return [*net.encoder.cross_parameters(), *(p for head in absent for p in head.parameters())]
+
     def _origins(self, vocabulary: Vocabulary) -> list[list[int]] | None:
         """Of the pieces of another vocabulary; none where it is the same."""
         if self.encoder.config.vocab_size == vocabulary.size and _pieces(self.vocabulary) == _pieces(vocabulary):

@@ -17,20 +17,20 @@ from crossling.recipes.xlm_e import xlm_e
 from crossling.recipes.xlm_r import xlm_r
 from crossling.recipes.xy_lent import xy_lent
 
-RECIPES: dict[str, Callable[[str], Recipe]] = {
+RECIPES: dict[str, Callable[..., Recipe]] = {
     recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco)
 }
 
 
 def named(recipe: str, size: str | None = None) -> Recipe:
-    """A recipe by its name, or by the `recipe.json` of an earlier run. The size is base if not said."""
+    """A recipe by its name, or by the `recipe.json` of an earlier run. The size is base if not said, for veco large."""
     if recipe.endswith(".json"):
         if size is not None:
             raise BadInput(f"{recipe}: an earlier run has its size already; leave --size out")
         return Recipe.load(Path(recipe))
     if recipe not in RECIPES:
         raise BadInput(f"{recipe}: there is no such recipe{nearest(recipe, RECIPES)}")
-    return RECIPES[recipe](size or "base")
+    return RECIPES[recipe](size) if size else RECIPES[recipe]()
 
 
 def has_size(recipe: str, size: str) -> bool:
@@ -54,8 +54,9 @@ def continued(recipe: str, start: Start, size: str | None = None, differences: S
     chosen = start.shape(named(recipe, size if known else size or own)).set(differences)
     if not any(difference.startswith("lr=") for difference in differences) and not recipe.endswith(".json"):
         chosen = lowered(chosen)
+    kept = start.shape(chosen).model
     for key in (field.name for field in fields(Shape)):
-        asked, had = getattr(chosen.model, key), getattr(start.shape(chosen).model, key)
+        asked, had = getattr(chosen.model, key), getattr(kept, key)
         if asked != had:
             raise BadInput(f"--set model.{key}={asked}: {start.name} has {had}, and a model keeps its shape")
     return chosen

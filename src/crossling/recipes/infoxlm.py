@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from crossling.model.shape import SIZES
 from crossling.objectives import MLM, TLM, XLCo
 from crossling.recipe import Recipe
 from crossling.recipes.sizes import Budget, budget
 from crossling.sampling import Sampling
-from crossling.train.optimizer import Adam
 
 PAPER = {
     "base": Budget(tokens=1_048_576, length=512, steps=150_000, warmup=10_000, lr=2e-4, clip=1.0),
     "large": Budget(tokens=1_048_576, length=512, steps=200_000, warmup=10_000, lr=1e-4, clip=1.0),
 }
 UNIVERSAL_LAYER = {"base": 8, "large": 12}
-PAPERS: dict[str, Any] = {"momentum": 0.999, "temperature": 0.25}
-OURS: dict[str, Any] = {"momentum": 0.99, "pooling": "mean", "normalise": True, "temperature": 0.05}
 
 
 def infoxlm(size: str = "base") -> Recipe:
@@ -32,8 +28,8 @@ def infoxlm(size: str = "base") -> Recipe:
     Deviations: mates of mixup are drawn anew each time and also cross (their code pairs neighbours on disk and never
     crosses); each loss is a mean of its own, where theirs divides the sum of all by all tokens and sentences
     (`--set reduction=token_sum`); every pair of the shards is used, theirs contain English (`--set sampling.pivot=en`).
-    Tiny and small, which begin at random and at a high rate, contrast means of all states by cosine / 0.05: with plain
-    products of [CLS] their contrast was seen to swing instead of to fall (docs/log.md).
+    Tiny and small, which begin at random and at a high rate, contrast means of all states by cosine / 0.05, at
+    momentum 0.99: see XLCo.beside.
     """
     plan = budget(size, PAPER)
     paper = size in PAPER
@@ -49,10 +45,9 @@ def infoxlm(size: str = "base") -> Recipe:
             sequences=2048 if paper else None,
             length=plan.length,
         ),
-        xlco=replace(XLCo.beside(plan.tokens, plan.length), **(PAPERS if paper else OURS)),
+        xlco=XLCo(pairs=2048, queue=131_072, momentum=0.999, temperature=0.25, length=plan.length)
+        if paper
+        else XLCo.beside(plan.tokens, plan.length),
         sampling=Sampling(text_alpha=0.7, pair_alpha=0.7),
-        optimizer=Adam(warmup=plan.warmup, beta1=0.9, beta2=0.98, epsilon=1e-6, decay=0.01, clip=plan.clip),
-        lr=plan.lr,
-        steps=plan.steps,
-        checkpoint_every=min(1000, plan.steps // 20),
+        **plan.training(),
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from crossling.errors import BadInput, nearest
+from crossling.train.optimizer import Adam
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,12 @@ class Budget:
     warmup: float  # steps, or a share of them
     lr: float
     clip: float = 1.0
+
+    def training(self, beta2: float = 0.98) -> dict[str, Any]:
+        """The parts of a recipe that say how it is optimised: Adam with what all four papers have in common."""
+        adam = Adam(warmup=self.warmup, beta1=0.9, beta2=beta2, epsilon=1e-6, decay=0.01, clip=self.clip)
+        every = min(1000, self.steps // 20)
+        return {"optimizer": adam, "lr": self.lr, "steps": self.steps, "checkpoint_every": every}
 
 
 OURS = {

@@ -7,7 +7,6 @@ from crossling.objectives import CAMLM, CATLM, TLM
 from crossling.recipe import Recipe
 from crossling.recipes.sizes import Budget, budget
 from crossling.sampling import Sampling
-from crossling.train.optimizer import Adam
 
 PAPER = {
     "ablation": Budget(tokens=524_288, length=512, steps=240_000, warmup=12_000, lr=3e-4, clip=1.0),
@@ -27,10 +26,11 @@ def veco(size: str = "large") -> Recipe:
             XTREME 73.1 (transfer) and 81.0 (translate-train-all, plugged in), WMT14 En-De 30.6 sacreBLEU as published.
             `ablation` is its small model of Table 5 (247M: 6 layers of 768, 33 languages, started from nothing).
     Started from a model, only cross-attention learns at first, as in the paper, which does not say how long: here
-    through the warm-up (`freeze_steps`). Started from nothing, everything learns from the first step. Deviations: each
-    of the four terms is a mean; the query of cross-attention is what self-attention gave (see objectives/ca_mlm.py);
-    lengths of 512 and 128 are read as those of a pair's two sequences together. `base` is ours, with the
-    hyperparameters of Large. The paper gives no clipping: 1.0.
+    through the warm-up (`freeze_steps`). Started from nothing, everything learns from the first step.
+    Deviations: each of the four terms is a mean; the query of cross-attention is what self-attention gave (see
+    objectives/ca_mlm.py); lengths of 512 and 128 are read as those of a pair's two sequences together. `base` is ours,
+    with the hyperparameters of Large. The paper gives no clipping: 1.0. Of a model without a language model head that
+    head is new, and learns from the first step too.
     """
     plan = budget(size, PAPER)
     shape = ABLATION if size == "ablation" else SIZES[size]
@@ -46,15 +46,5 @@ def veco(size: str = "large") -> Recipe:
         alternate=True,
         freeze_steps=12_000 if paper else round(plan.warmup * plan.steps),
         sampling=Sampling(text_alpha=0.5, pair_alpha=0.5),
-        optimizer=Adam(
-            warmup=plan.warmup,
-            beta1=0.9,
-            beta2=0.999 if size == "ablation" else 0.98,
-            epsilon=1e-6,
-            decay=0.01,
-            clip=plan.clip,
-        ),
-        lr=plan.lr,
-        steps=plan.steps,
-        checkpoint_every=min(1000, plan.steps // 20),
+        **plan.training(beta2=0.999 if size == "ablation" else 0.98),
     )

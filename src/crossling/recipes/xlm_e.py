@@ -5,7 +5,6 @@ from crossling.objectives import MRTD, TRTD
 from crossling.recipe import Recipe
 from crossling.recipes.sizes import Budget, budget
 from crossling.sampling import Sampling
-from crossling.train.optimizer import Adam
 
 PAPER = {
     "base": Budget(tokens=1_048_576, length=512, steps=125_000, warmup=10_000, lr=5e-4, clip=2.0),
@@ -22,9 +21,9 @@ def xlm_e(size: str = "base") -> Recipe:
     Paper:  Base, 125k steps of 1M tokens for each of the two tasks, 1.7 days on 64 A100;
             XTREME average 69.3, Tatoeba-36 65.0 / 62.3 (en-xx / xx-en), word alignment AER 19.32 (as published).
     Where the paper is silent: masking rate 15% with every chosen token masked, 32 buckets up to distance 128, absolute
-    positions kept beside the bias, no dropout in the generator, one token table. Large and XL take rate, steps, batch
-    and clipping from XY-LENT, which trains the same shapes. The paper's pairs contain English on one side; here every
-    pair in the shards is used (`--set sampling.pivot=en` for EN-X only).
+    positions kept beside the bias, dropout 0.1 in the discriminator and none in the generator, one token table. Large
+    and XL take rate, steps, batch and clipping from XY-LENT, which trains the same shapes. The paper's pairs contain
+    English on one side; here every pair in the shards is used (`--set sampling.pivot=en` for EN-X only).
     """
     plan = budget(size, PAPER)
     return Recipe(
@@ -33,8 +32,5 @@ def xlm_e(size: str = "base") -> Recipe:
         mrtd=MRTD(rate=0.15, lambda_=50.0, tokens=plan.tokens, length=plan.length),
         trtd=TRTD(rate=0.15, lambda_=50.0, tokens=plan.tokens, length=plan.length),
         sampling=Sampling(text_alpha=0.7, pair_alpha=0.7),
-        optimizer=Adam(warmup=plan.warmup, beta1=0.9, beta2=0.98, epsilon=1e-6, decay=0.01, clip=plan.clip),
-        lr=plan.lr,
-        steps=plan.steps,
-        checkpoint_every=min(1000, plan.steps // 20),
+        **plan.training(),
     )

@@ -22,16 +22,19 @@ class Adam:
     epsilon: float = 1e-6
     decay: float = 0.01
     clip: float = 2.0
-    generator_rate: float = 1.0  # of the generator's own weights, times the rate of all others
+    generator_rate: float = 1.0  # of the generator's own weights, times the rate of all others; clipped with them
 
     def build(self, net: nn.Module) -> torch.optim.AdamW:
         # Only maps and embeddings are decayed; biases, norms, gates and the position table are no weights of a map.
         spared = {p for m in net.modules() if isinstance(m, SPARED) for p in m.parameters()}
+        parts = dict(net.named_children()).get("parts", nn.ModuleDict())
+        generator = {p for name, part in parts.named_children() if "generator" in name for p in part.parameters()}
+        shared = {p for name, p in net.named_parameters() if name == "encoder.embeddings.tokens.weight"}
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-        for name, parameter in net.named_parameters():  # what two parts share comes once, under its first name
+        for parameter in net.parameters():
             if parameter.requires_grad:
                 decay = self.decay if parameter.ndim > 1 and parameter not in spared else 0.0
-                times = self.generator_rate if name.startswith("parts.generator") else 1.0
+                times = self.generator_rate if parameter in generator - shared else 1.0
                 groups.setdefault((decay, times), []).append(parameter)
         return torch.optim.AdamW(
             [{"params": own, "weight_decay": decay, "times": times} for (decay, times), own in groups.items()],

@@ -12,7 +12,8 @@ from crossling.disk import new_file, write_json
 from crossling.errors import BadInput
 from crossling.train.checkpoint import all_steps
 
-MAY_CHANGE = {"checkpoint_every", "log_every", "micro_tokens"}  # what the machine needs, not what is learned
+# What the machine needs, not what is learned.
+MAY_CHANGE = {"checkpoint_every", "log_every", "micro_tokens", "recompute"}
 
 
 class Run:

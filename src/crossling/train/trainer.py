@@ -11,13 +11,13 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from crossling.data.batches import Batches, Work
@@ -45,7 +45,7 @@ class Schedule:
     checkpoint_every: int
     probe_every: int = 0  # 0: only before the first step and at the end
     reduction: Reduction = "mean"
-    freeze_steps: int = 0  # only cross-attention learns so long
+    freeze_steps: int = 0  # only what is new learns so long
 
 
 class Trainer:
@@ -69,7 +69,8 @@ class Trainer:
         self.learned = [parameter for parameter in net.parameters() if parameter.requires_grad]
         self.step = 0
         self.totals = {"tokens": 0, "seconds": 0.0}
-        self.guard = Guard(run.checkpoints, schedule.lr)
+        self.guard: Guard | None = None  # of a discriminator that goes on
+        self.first: Sequence[nn.Parameter] = ()  # what learns alone for the first `freeze_steps`
 
     def fit(self) -> Network:
         """Trains to the end, from the newest checkpoint if there is one. A signal saves and raises Interrupted."""
@@ -93,7 +94,8 @@ class Trainer:
                     note = self._log(window)
                     window = _Window()
                 progress.update(self.step, note)
-                due = self.step % schedule.checkpoint_every == 0 and not self.guard.in_doubt
+                in_doubt = self.guard is not None and self.guard.in_doubt
+                due = self.step % schedule.checkpoint_every == 0 and not in_doubt
                 if due or last or stop.is_set():
                     self._save(window)
                 if stop.is_set() and not last:
@@ -145,9 +147,9 @@ class Trainer:
     def _freeze(self) -> None:
         """Which parameters learn at this step."""
         if self.schedule.freeze_steps:
-            new = set(self.net.encoder.cross_parameters())
+            first = set(self.first)
             for parameter in self.learned:
-                parameter.requires_grad_(self.step >= self.schedule.freeze_steps or parameter in new)
+                parameter.requires_grad_(self.step >= self.schedule.freeze_steps or parameter in first)
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda")
@@ -199,14 +201,15 @@ class Trainer:
         if self._probe_is_due():
             row |= self._probed()
         self.run.log(row)
-        self.guard.watch(row)
+        if self.guard is not None:
+            self.guard.watch(row)
         terms = " ".join(f"{term} {row[term]:.3f}" for term in self.weights if term in row)
         return f"{terms}  {row['tokens_per_second']:,.0f} tokens/s"
 
     def _save(self, window: _Window) -> None:
         if window.norms:  # a step that broke the weights must not replace a good state
             self._measured(window)
-        state = {**self.totals, "window": window.dump(), "guard": self.guard.dump()}
+        state = {**self.totals, "window": window.dump(), "guard": self.guard.dump() if self.guard else {}}
         checkpoint.save(self.run.checkpoints, self.step, self.net, self.optimizer, state)
 
     def _resume(self) -> _Window:
@@ -216,7 +219,9 @@ class Trainer:
             state = checkpoint.load(saved[-1], self.net, self.optimizer)
             self.step = state.pop("step")
             window = _Window.load(state.pop("window", None), self.device)
-            self.guard.load(state.pop("guard", {}))
+            watched = state.pop("guard", {})
+            if self.guard is not None:
+                self.guard.load(watched)
             self.totals = state
         self.run.rewind(self.step if saved else -1)  # begun anew, the row before the first step is made again too
         return window
