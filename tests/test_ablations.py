@@ -10,6 +10,7 @@ import pytest
 from crossling.data.shards import Shards
 from crossling.inspect import inspect
 from crossling.recipe import Recipe
+from crossling.recipe.recipe import OBJECTIVES
 from crossling.recipes import named
 
 PAGE = Path(__file__).parent.parent / "docs" / "recipes.md"
@@ -91,3 +92,11 @@ def test_what_is_put_in_its_place_is_as_large() -> None:
     assert momentum is not None
     assert momentum.momentum == 0
     assert momentum.queue == 131_072
+
+
+def test_every_key_is_explained() -> None:
+    page = (PAGE.parent / "settings.md").read_text(encoding="utf-8")
+    everything = named("xlm_e").set([f"{name}=on" for name in OBJECTIVES])
+    for key, _ in everything.settings():
+        [line] = [line for line in page.splitlines() if f"`{key}`" in line.split(" | ")[0]]
+        assert len(line.split(" | ")[-1].strip(" |")) > 4, key

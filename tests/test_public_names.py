@@ -18,6 +18,7 @@ HOMES = {
     "Encoder": "crossling.evaluate.encode",
     "Recipe": "crossling.recipe.recipe",
     "Shards": "crossling.data.shards",
+    "Start": "crossling.recipe.start",
     "Vocabulary": "crossling.vocabulary.vocabulary",
     "align": "crossling.evaluate.alignment",
     "babel": "crossling.babel.folder",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from crossling.quality.clean import clean as clean
     from crossling.recipe.pretrain import pretrain as pretrain
     from crossling.recipe.recipe import Recipe as Recipe
+    from crossling.recipe.start import Start as Start
     from crossling.vocabulary.vocab import vocab as vocab
     from crossling.vocabulary.vocabulary import Vocabulary as Vocabulary
 
@@ -45,6 +46,7 @@ _HOMES = {
     "Encoder": "evaluate.encode",
     "Recipe": "recipe.recipe",
     "Shards": "data.shards",
+    "Start": "recipe.start",
     "Vocabulary": "vocabulary.vocabulary",
     "align": "evaluate.alignment",
     "babel": "babel",

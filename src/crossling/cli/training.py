@@ -84,9 +84,11 @@ def pretrain(
     start = Start.load(init, init_generator) if init else None
     if start is None:
         chosen = named(recipe, size).set(set_ or [])
+        if recipe.endswith(".json") and (began := json.loads(Path(recipe).read_text(encoding="utf-8")).get("init")):
+            print(f"crossling: note: that run began as {began['model']}; this one has no --init", file=sys.stderr)
     else:
         chosen = continued(recipe, start, size, set_ or [])
-        print(f"crossling: note: begins as {init}, peak rate {chosen.lr:g}", file=sys.stderr)
+        print(f"crossling: note: peak rate {chosen.lr:g}", file=sys.stderr)
         if data.manifest["text"]:
             asked.append(probes.losses(data, chosen))
     if probe_every and not asked:

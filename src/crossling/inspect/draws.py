@@ -84,7 +84,7 @@ def text(recipe: Recipe, shards: Shards) -> Drawn[str] | None:
         total = sum(blocks.values())
         loads[name] = _load(task, {language: n / total for language, n in blocks.items()}, lengths)
         for language, rate in rates.items():
-            seen[language] += recipe.steps * loads[name].examples * rate / total
+            seen[language] += recipe.turns("text") * loads[name].examples * rate / total
     return Drawn(counts, rates, {language: seen[language] / n for language, n in counts.items()}, loads)
 
 
@@ -109,7 +109,7 @@ def pairs(recipe: Recipe, shards: Shards) -> Drawn[Pair] | None:
             if bitext.pairs and (pair := unordered(bitext.languages)) in counts:
                 lengths[pair] += _joined(shards, bitext, task.length) * bitext.pairs / counts[pair]
         loads[name] = _load(task, rates, lengths)
-    draws = recipe.steps * sum(load.examples for load in loads.values())
+    draws = recipe.turns("pairs") * sum(load.examples for load in loads.values())
     epochs = {pair: draws * rates[pair] / n for pair, n in counts.items()}
     return Drawn(counts, rates, epochs, loads, "; ".join(str(note.message) for note in notes))
 

@@ -25,7 +25,9 @@ class Plan:
 
     @property
     def tokens_per_step(self) -> float:
-        return sum(load.tokens for load in self.loads.values())
+        """On average, where text and pairs take turns."""
+        of = {name: self.recipe.turns(objective.stream) for name, objective in self.recipe.objectives.items()}
+        return sum(load.tokens * of[name] for name, load in self.loads.items()) / self.recipe.steps
 
     def dump(self) -> dict[str, Any]:
         """What `--json` prints."""

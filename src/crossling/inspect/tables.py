@@ -29,6 +29,13 @@ def _run(plan: Plan) -> Table:
     table = Table("", "", title=f"{recipe.name}: {recipe.steps:,} steps", show_header=False)
     parts = ", ".join(f"{name} {compact(size)}" for name, size in plan.parameters.items())
     table.add_row("parameters", f"{sum(plan.parameters.values()):,} ({parts})")
+    shape, adam = recipe.model, recipe.optimizer
+    table.add_row(
+        "model", f"{shape.layers} layers of {shape.width}, {shape.norm}-normalised, dropout {shape.dropout:g}"
+    )
+    warmup = f"{adam.warmup_steps(recipe.steps):,} steps of warm-up"
+    frozen = f"; begun as a model, {recipe.freeze_steps:,} frozen steps" if recipe.freeze_steps else ""
+    table.add_row("rate", f"{recipe.lr:g} at its peak, {warmup}, clipped at {adam.clip:g}{frozen}")
     for name, load in plan.loads.items():
         table.add_row(name, f"{load.examples:,} examples of {load.length:.0f} tokens a step")
     tokens = plan.tokens_per_step * recipe.steps

@@ -54,6 +54,11 @@ class CrosslingForMaskedLM(CrosslingPreTrainedModel):
         self.lm_head = LMHead(config)
         self.post_init()
 
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, LMHead):
+            nn.init.zeros_(module.bias_V)
+
     def get_output_embeddings(self) -> None:
         """None of its own: the head is handed the table of the input."""
 

@@ -40,12 +40,21 @@ def pretrained(folder: Path, name: str | Path, kind: Any = AutoModel) -> PreTrai
                 use_safetensors=True,
                 dtype=torch.float32,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are told below, in one sentence
             )
     except Exception as error:
         raise unreadable(name, error) from error
+    for weight, found, expected in sorted(loading["mismatched_keys"])[:1]:
+        raise BadInput(
+            f"{name}: the weight {weight} is of shape {tuple(found)}, and its config.json asks for {tuple(expected)};"
+            " mend the folder"
+        )
     absent = sorted(key for key in loading["missing_keys"] if "pooler" not in key)
     if absent:  # transformers would fill them with random numbers
         raise BadInput(f"{name}: {len(absent)} weights are missing, the first {absent[0]!r}; export the model again")
+    for weight, values in network.named_parameters():
+        if not values.isfinite().all():
+            raise BadInput(f"{name}: the weight {weight} holds values that are no numbers; the folder is damaged")
     return network
 
 
@@ -58,8 +67,12 @@ def _quiet() -> Iterator[None]:
     """Without the report of missing and superfluous weights: what matters of it is said here, and heads that nobody
     asked for do not matter."""
     before = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()

@@ -40,6 +40,7 @@ from crossling.model.transformer import CrosslingModel
 from crossling.objectives.mlm import masked
 from crossling.objectives.momentum import KeyQueue, follow, key_encoder
 from crossling.objectives.objective import Network, Objective, Parts
+from crossling.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,12 @@ class XLCo(Objective):
             self._follow(net, 0.0)
         if self.queue:
             queue = net.parts["queue"]
-            while queue.filled < self.queue:
-                for batch in next(more):
-                    queue.add(self._keys(net, batch, "key"), batch["rows"])
-                queue.shift()
+            with Progress("queue", self.queue) as progress:
+                while queue.filled < self.queue:
+                    for batch in next(more):
+                        queue.add(self._keys(net, batch, "key"), batch["rows"])
+                    queue.shift()
+                    progress.update(queue.filled, "keys")
 
     def after_step(self, net: Network) -> None:
         if self.queue:

@@ -30,22 +30,26 @@ def pretrain(
     probe: Probe | None = None,
     probe_every: int = 0,
     workers: int | None = None,
-    init: Start | None = None,
+    init: Start | Path | str | None = None,
 ) -> Network:
     """Trains; resumes when `out` holds a checkpoint. With `init` it begins as that model and takes its shape."""
+    if isinstance(init, str | Path):
+        init = Start.load(init)
     if init is not None:
         recipe = init.shape(recipe)
+        if init.other and not (recipe.mrtd or recipe.trtd):
+            raise BadInput(f"recipe {recipe.name} trains no generator; leave --init-generator out")
     recipe.check()
     # A module that learned before needs no time of its own.
     frozen = recipe.freeze_steps if init and not init.encoder.config.cross_attention else 0
     if frozen >= recipe.steps:
         raise BadInput(
             f"recipe {recipe.name}: freeze_steps is {frozen} and steps only {recipe.steps}, so that nothing but"
-            " cross-attention would learn; set freeze_steps too"
+            " cross-attention would learn; set a lower freeze_steps"
         )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     batches = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, recipe.micro_tokens, recipe.alternate)
-    run = Run(out, recipe.dump(), shards.fingerprint, init.names if init else None, _data(shards))
+    run = Run(out, recipe.dump(), shards.fingerprint, init.names if init else None, _data(shards, recipe))
     copy_vocabulary(shards.vocabulary_path, run.path / "vocab")
     schedule = Schedule(
         recipe.steps,
@@ -79,9 +83,12 @@ def pretrain(
         ) from None
 
 
-def _data(shards: Shards) -> dict[str, Any]:
-    """What there was to learn from, for those who have the run and not the shards."""
+def _data(shards: Shards, recipe: Recipe) -> dict[str, Any]:
+    """What there is to learn from, for those who have the run and not the shards."""
+    read = {objective.stream for objective in recipe.objectives.values()}
+    text = shards.manifest["text"] if "text" in read else {}
+    pairs = pair_counts(shards, recipe.sampling.pivot) if "pairs" in read else {}
     return {
-        "text": {language: entry["tokens"] for language, entry in shards.manifest["text"].items()},
-        "pairs": [[a, b, pairs] for (a, b), pairs in pair_counts(shards).items()],
+        "text": {language: entry["tokens"] for language, entry in text.items()},
+        "pairs": [[a, b, count] for (a, b), count in pairs.items()],
     }

@@ -66,6 +66,12 @@ class Recipe:
     def objectives(self) -> dict[str, Objective]:
         return {name: getattr(self, name) for name in OBJECTIVES if getattr(self, name) is not None}
 
+    def turns(self, stream: str) -> int:
+        """On how many of its steps text or pairs are read."""
+        if not self.alternate or len({objective.stream for objective in self.objectives.values()}) == 1:
+            return self.steps
+        return (self.steps + (stream == "text")) // 2
+
     def but(self, **changes: Any) -> Recipe:
         return replace(self, **changes)
 
@@ -169,6 +175,8 @@ def _fault(name: str, value: Any) -> str | None:
         return None
     if name in AT_LEAST and value < AT_LEAST[name]:
         return f"at least {AT_LEAST[name]}"
+    if name == "queue" and value > 2**24:
+        return "at most 2^24"
     if name == "seed" and value >= 2**32:
         return "less than 2^32"
     if name in MORE_THAN_0 and value <= 0:

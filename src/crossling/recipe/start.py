@@ -7,6 +7,7 @@ random, as VECO's. Where shards have another vocabulary, each piece takes the me
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,6 +142,7 @@ class Start:
     def fill(self, net: Network, vocabulary: Vocabulary, seed: int) -> None:
         """Puts the weights of the model into the network of a recipe of its shape."""
         come_from = self._origins(vocabulary)
+        warnings.warn(self._told(net, come_from), stacklevel=2)
 
         def rows(table: Tensor) -> Tensor:
             """Equal ones of equal tables: a generator that was one with its model begins so."""
@@ -155,6 +157,21 @@ class Start:
         for name, head in (("lm_head", self.encoder.lm_head), ("rtd_head", self.encoder.rtd_head)):
             if name in parts:
                 _fill_head(parts[name], head, rows)
+
+    def _told(self, net: Network, come_from: list[list[int]] | None) -> str:
+        """What of the network is the model's, for the user to see."""
+        pieces = "the vocabulary is its own"
+        if come_from is not None:
+            one, several = (sum(len(ids) == 1 for ids in come_from), sum(len(ids) > 1 for ids in come_from))
+            none = len(come_from) - one - several
+            pieces = f"{one:,} pieces come from one of its pieces, {several:,} from several, {none:,} from none"
+        heads = {"lm_head": self.encoder.lm_head, "rtd_head": self.encoder.rtd_head}
+        if "generator_head" in net.parts:
+            heads["generator_head"] = (self.generator or self.encoder).lm_head or self.encoder.lm_head
+        fresh = [name for name, head in heads.items() if name in net.parts and head is None]
+        if net.encoder.config.cross_attention and not self.encoder.config.cross_attention:
+            fresh.append("cross-attention")
+        return f"begins as {self.name}: {pieces}; new: {', '.join(fresh) or 'nothing'}"
 
     def new(self, net: Network) -> list[nn.Parameter]:
         """What of a network the model has nothing for: cross-attention, and a head it comes without."""

@@ -39,7 +39,7 @@ class Run:
                     f"{self.path}: this run was trained on shards {earlier.get('shards')}, these are {shards};"
                     " give the shards it began with, or another -o folder"
                 )
-            if earlier.get("init") != described["init"]:
+            if not _same_models(earlier.get("init") or {}, init or {}):
                 models = " with ".join((earlier.get("init") or {}).values())
                 began = f"as {models}" if models else "with random weights"
                 raise BadInput(
@@ -96,6 +96,13 @@ class Run:
 
         # The points after the step a run goes on from are made again.
         return SummaryWriter(str(self.path / "tensorboard"), purge_step=self._first + 1 if self._first else None)
+
+
+def _same_models(one: dict[str, str], other: dict[str, str]) -> bool:
+    """However their folders are spelled."""
+    return one.keys() == other.keys() and all(
+        one[part] == other[part] or Path(one[part]).resolve() == Path(other[part]).resolve() for part in one
+    )
 
 
 def _read(known: Path) -> dict[str, Any]:
