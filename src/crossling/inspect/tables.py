@@ -27,7 +27,7 @@ def tables(plan: Plan) -> Iterator[Table]:
 def _run(plan: Plan) -> Table:
     recipe = plan.recipe
     table = Table("", "", title=f"{recipe.name}: {recipe.steps:,} steps", show_header=False)
-    parts = ", ".join(f"{name} {compact(size)}" for name, size in plan.parameters.items())
+    parts = ", ".join(f"{name} {compact(size)}" for name, size in plan.parameters.items() if size)
     table.add_row("parameters", f"{sum(plan.parameters.values()):,} ({parts})")
     shape, adam = recipe.model, recipe.optimizer
     table.add_row(

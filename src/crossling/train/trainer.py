@@ -203,8 +203,17 @@ class Trainer:
         self.run.log(row)
         if self.guard is not None:
             self.guard.watch(row)
-        terms = " ".join(f"{term} {row[term]:.3f}" for term in self.weights if term in row)
-        return f"{terms}  {row['tokens_per_second']:,.0f} tokens/s"
+        return f"{self._shown(row)}  {row['tokens_per_second']:,.0f} tokens/s"
+
+    def _shown(self, row: Mapping[str, float]) -> str:
+        """The terms of each objective; of one that has many, their mean."""
+        shown = []
+        for name, objective in self.objectives.items():
+            terms = {term: row[term] for term in objective.weights if term in row}
+            if len(terms) > 2:
+                terms = {name: sum(terms.values()) / len(terms)}
+            shown += [f"{term} {value:.3f}" for term, value in terms.items()]
+        return " ".join(shown)
 
     def _save(self, window: _Window) -> None:
         if window.norms:  # a step that broke the weights must not replace a good state
