@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -76,3 +78,11 @@ def test_half_precision_sees_what_the_whole_sees(precision: torch.dtype) -> None
     seen = PRESENT.bool()
     torch.testing.assert_close(half[seen].float(), whole[seen], atol=0.15, rtol=0.05)
     assert torch.equal(changed[seen], half[seen])  # padding is not seen
+
+
+def test_a_head_that_a_folder_does_not_have_begins_as_new(tmp_path: Path) -> None:
+    CrosslingForPreTraining(SHAPE).save_pretrained(tmp_path)
+    filler = CrosslingForMaskedLM.from_pretrained(tmp_path)
+    assert not filler.lm_head.bias_V.any()
+    assert filler.lm_head.dense.weight.std().item() == pytest.approx(0.3, rel=0.2)
+    assert torch.equal(filler.lm_head.norm.weight, torch.ones(16))
