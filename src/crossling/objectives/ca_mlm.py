@@ -25,27 +25,19 @@ from torch import Tensor
 from crossling.data.batches import Corrupted, Examples, Split
 from crossling.data.noise import Noise
 from crossling.data.packing import Batch, Sequences
-from crossling.model.heads import LMHead
-from crossling.model.shape import Shape
-from crossling.model.transformer import CrosslingModel
-from crossling.objectives.mlm import masked, predicted, prediction
-from crossling.objectives.objective import Network, Objective, Parts
+from crossling.objectives.mlm import MLM, predicted, prediction
+from crossling.objectives.objective import Network
 from crossling.vocabulary.vocabulary import EOS
 
 
 @dataclass(frozen=True)
-class CAMLM(Objective):
-    stream: ClassVar[Literal["text", "pairs"]] = "text"
+class CAMLM(MLM):
     term: ClassVar[str] = "ca_mlm"
 
-    rate: float = 0.15  # |M| / |x|
-    keep: float = 0.1  # of M: stays as it is
-    random: float = 0.1  # of M: becomes a random piece; the rest becomes <mask>
     tokens: int = 524_288  # of one step
-    sequences: int | None = None  # pairs of one step, in place of tokens
     length: int = 512  # tokens of x and y together
-    stop_gradient: bool = True  # H is a constant to the stream S
     weight: float = 1.0  # of each of the four terms
+    stop_gradient: bool = True  # H is a constant to the stream S
 
     @property
     def split(self) -> Split:
@@ -60,19 +52,13 @@ class CAMLM(Objective):
     def weights(self) -> dict[str, float]:
         return dict.fromkeys(self.terms, self.weight)
 
-    def examples(self, expected_length: float) -> int:
-        return self.sequences or max(1, round(self.tokens / expected_length))
-
-    def parts(self, encoder: CrosslingModel, shape: Shape) -> Parts:  # noqa: ARG002
-        return {"lm_head": lambda: LMHead(encoder.config)}
-
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
         return self._pairs(adjacent(examples), noise, mask)
 
     def _pairs(self, pairs: Examples, noise: Noise, mask: int) -> Corrupted:
         inputs = {}
         for side, sequences in {"x": pairs.alone(), "y": pairs.translations()}.items():
-            hidden = masked(sequences, noise, mask, self.rate, self.keep, self.random, purpose=side)
+            hidden = self.masked(sequences, noise, mask, purpose=side)
             tokens = {"ids": side, "targets": f"{side}_targets", "masked": f"{side}_masked"}
             inputs[side] = Sequences(hidden.lengths_N, {tokens[name]: each for name, each in hidden.tokens.items()})
         return Corrupted(inputs, paired=True)

@@ -56,8 +56,8 @@ class MLM(Objective):
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
         return Corrupted({"ids": self.masked(examples.alone(), noise, mask)})
 
-    def masked(self, sequences: Sequences, noise: Noise, mask: int) -> Sequences:
-        return masked(sequences, noise, mask, self.rate, self.keep, self.random, self.span)
+    def masked(self, sequences: Sequences, noise: Noise, mask: int, purpose: str = "") -> Sequences:
+        return masked(sequences, noise, mask, self.rate, self.keep, self.random, self.span, purpose)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return dict.fromkeys(predicted(self.term), int(batch["masked"].sum()))
