@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from crossling.data.batches import Batches, Work
 from crossling.data.shards import Shards
-from crossling.errors import BadInput
-from crossling.recipe import Start, build, pretrain
+from crossling.errors import BadInput, Interrupted
+from crossling.recipe import Start, pretrain
 from crossling.recipes import named
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -28,10 +31,8 @@ def test_what_is_the_models_and_what_is_new(
         pretrain(small("veco", "freeze_steps=1"), shards, tmp_path / "veco", init=Start.load(folder("xlm-roberta")))
     start = Start.load(folder("xlm-roberta"))
     fewer = Vocabulary.of(dict([*vocabulary.scores.items()][:60]), vocabulary.rules, vocabulary.rules_name)
-    with pytest.warns(
-        UserWarning, match="65 pieces come from one of its pieces, 0 from several, 0 from none; new: nothing"
-    ):
-        start.fill(build(start.shape(small("xlm_r")), fewer.size), fewer, 0)
+    told = start.told(small("xlm_r"), fewer)
+    assert told.endswith("65 pieces come from one of its pieces, 0 from several, 0 from none; new: nothing")
 
 
 def test_a_name_will_do_and_however_it_is_spelled(
@@ -45,6 +46,36 @@ def test_a_name_will_do_and_however_it_is_spelled(
     assert known["data"]["pairs"]
     monkeypatch.chdir(place.parent)
     pretrain(recipe, shards, tmp_path / "run", init=f"./{place.name}/")
+
+
+@pytest.mark.parametrize("head", ["ForMaskedLM", "Model"])
+def test_a_run_goes_on_where_its_model_is_gone(
+    head: str, folder: Folder, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its frozen phase, and as the whole run would have."""
+    place = tmp_path / "model"
+    shutil.copytree(folder("xlm-roberta", head), place)
+    recipe = small("veco", "steps=6", "freeze_steps=4", "checkpoint_every=1")
+    whole = pretrain(recipe, shards, tmp_path / "whole", init=str(place))
+    original = Batches.__getitem__
+
+    def interrupting(self: Batches, step: int) -> Work:
+        if step == 2:
+            signal.raise_signal(signal.SIGINT)
+        return original(self, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Batches, "__getitem__", interrupting)
+        with pytest.raises(Interrupted):
+            pretrain(recipe, shards, tmp_path / "run", init=str(place))
+    known = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert known["new"] == (["cross-attention"] if head == "ForMaskedLM" else ["lm_head", "cross-attention"])
+    shutil.rmtree(place)
+    found = pretrain(recipe, shards, tmp_path / "run", init=str(place))
+    for (name, one), (_, other) in zip(whole.named_parameters(), found.named_parameters(), strict=True):
+        assert torch.equal(one, other), name
+    with pytest.raises(BadInput, match="no such folder"):
+        pretrain(recipe, shards, tmp_path / "another", init=str(place))
 
 
 def test_a_generator_for_nobody(folder: Folder, shards: Shards, tmp_path: Path) -> None:

@@ -74,23 +74,29 @@ def pretrain(
     from crossling import probes
     from crossling.data.shards import Shards
     from crossling.recipe import Start, pretrain
-    from crossling.recipes import continued, named
+    from crossling.recipes import continued, goes_on, named
+    from crossling.train.run import Run
     from crossling.vocabulary.vocabulary import Vocabulary
 
     data = Shards.open(shards)
     asked = [probes.retrieval(probe, Vocabulary.load(data.vocabulary_path))] if probe else []
     if init_generator and not init:
         raise BadInput("--init-generator: there is no model for it; give --init MODEL too")
-    start = Start.load(init, init_generator) if init else None
-    if start is None:
+    start: Start | str | None = None
+    if init:  # a run that goes on does without the model
+        known = not init_generator and goes_on(out, recipe, init)
+        start = init if known else Start.load(init, init_generator)
+    if isinstance(start, str):
+        chosen = named(str(out / "recipe.json")).set(set_ or [])
+    elif start is None:
         chosen = named(recipe, size).set(set_ or [])
-        if recipe.endswith(".json") and (began := json.loads(Path(recipe).read_text(encoding="utf-8")).get("init")):
-            print(f"crossling: note: that run began as {began['model']}; this one has no --init", file=sys.stderr)
+        if recipe.endswith(".json") and (earlier := Run.began(Path(recipe).parent)):
+            print(f"crossling: note: that run began as {earlier.models['model']}, this one does not", file=sys.stderr)
     else:
         chosen = continued(recipe, start, size, set_ or [])
         print(f"crossling: note: peak rate {chosen.lr:g}", file=sys.stderr)
-        if data.manifest["text"]:
-            asked.append(probes.losses(data, chosen))
+    if start is not None and data.manifest["text"]:
+        asked.append(probes.losses(data, chosen))
     if probe_every and not asked:
         raise BadInput("--probe-every: there is nothing to measure; give --probe DATA too")
     every = probe_every or max(1, chosen.steps // 10)

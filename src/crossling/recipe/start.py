@@ -7,9 +7,9 @@ random, as VECO's. Where shards have another vocabulary, each piece takes the me
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from crossling.vocabulary.reuse import check_tokenizer, reuse
 from crossling.vocabulary.transfer import origins
 from crossling.vocabulary.vocabulary import Vocabulary
 
+CROSS = "cross-attention"
 LOWERED = 0.2  # of the peak rate, for replaced token detection that goes on
 # What a generator has in common with its model: beyond that the weights of one mean nothing in the other, even where
 # they fit. Then what only a network with a relative position bias knows, and what of it no recipe can change.
@@ -42,7 +43,7 @@ FIXED = ("relative_buckets", "relative_max_distance")
 BIAS = ("relative_positions", "gated", "gate_input", *FIXED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Start:
     """A model to begin from, and the generator that belongs to it if it has one."""
 
@@ -142,7 +143,6 @@ class Start:
     def fill(self, net: Network, vocabulary: Vocabulary, seed: int) -> None:
         """Puts the weights of the model into the network of a recipe of its shape."""
         come_from = self._origins(vocabulary)
-        warnings.warn(self._told(net, come_from), stacklevel=2)
 
         def rows(table: Tensor) -> Tensor:
             """Equal ones of equal tables: a generator that was one with its model begins so."""
@@ -158,27 +158,29 @@ class Start:
             if name in parts:
                 _fill_head(parts[name], head, rows)
 
-    def _told(self, net: Network, come_from: list[list[int]] | None) -> str:
+    def new(self, recipe: Recipe) -> list[str]:
+        """What of a recipe's network the model has nothing for: heads it comes without, and cross-attention."""
+        masked, replaced = (recipe.mlm or recipe.tlm or recipe.ca_mlm or recipe.ca_tlm), (recipe.mrtd or recipe.trtd)
+        own = (self.generator or self.encoder).lm_head or self.encoder.lm_head
+        absent = {
+            "lm_head": masked and self.encoder.lm_head is None,
+            "rtd_head": replaced and self.encoder.rtd_head is None,
+            "generator_head": replaced and own is None,
+            CROSS: recipe.model.cross_attention and not self.encoder.config.cross_attention,
+        }
+        return [name for name, missing in absent.items() if missing]
+
+    def told(self, recipe: Recipe, vocabulary: Vocabulary) -> str:
         """What of the network is the model's, for the user to see."""
+        come_from = self._origins(vocabulary)
         pieces = "the vocabulary is its own"
         if come_from is not None:
             one, several = (sum(len(ids) == 1 for ids in come_from), sum(len(ids) > 1 for ids in come_from))
             none = len(come_from) - one - several
             pieces = f"{one:,} pieces come from one of its pieces, {several:,} from several, {none:,} from none"
-        heads = {"lm_head": self.encoder.lm_head, "rtd_head": self.encoder.rtd_head}
-        if "generator_head" in net.parts:
-            heads["generator_head"] = (self.generator or self.encoder).lm_head or self.encoder.lm_head
-        fresh = [name for name, head in heads.items() if name in net.parts and head is None]
-        if net.encoder.config.cross_attention and not self.encoder.config.cross_attention:
-            fresh.append("cross-attention")
-        return f"begins as {self.name}: {pieces}; new: {', '.join(fresh) or 'nothing'}"
+        return f"begins as {self.name}: {pieces}; new: {', '.join(self.new(recipe)) or 'nothing'}"
 
-    def new(self, net: Network) -> list[nn.Parameter]:
-        """What of a network the model has nothing for: cross-attention, and a head it comes without."""
-        heads = {"lm_head": self.encoder.lm_head, "rtd_head": self.encoder.rtd_head}
-        absent = [net.parts[name] for name, head in heads.items() if head is None and name in net.parts]
-        return [*net.encoder.cross_parameters(), *(p for head in absent for p in head.parameters())]
-
+    @cache  # noqa: B019 - a start is made once, and so is what it is asked
     def _origins(self, vocabulary: Vocabulary) -> list[list[int]] | None:
         """Of the pieces of another vocabulary; none where it is the same."""
         if self.encoder.config.vocab_size == vocabulary.size and _pieces(self.vocabulary) == _pieces(vocabulary):

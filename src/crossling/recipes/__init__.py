@@ -16,6 +16,7 @@ from crossling.recipes.xlm import xlm
 from crossling.recipes.xlm_e import xlm_e
 from crossling.recipes.xlm_r import xlm_r
 from crossling.recipes.xy_lent import xy_lent
+from crossling.train.run import Run, same_models
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
     recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco)
@@ -42,6 +43,14 @@ def has_size(recipe: str, size: str) -> bool:
     return True
 
 
+def goes_on(run: Path, recipe: str, init: str) -> bool:
+    """Whether a run of this recipe that began as this model has a state to go on from."""
+    began = Run.began(run)
+    if began is None or not same_models(began.models, {"model": init}):
+        return False
+    return recipe == named(str(run / "recipe.json")).name
+
+
 def continued(recipe: str, start: Start, size: str | None = None, differences: Sequence[str] = ()) -> Recipe:
     """A recipe in the shape of the model it starts from, with `key=value` differences. The size decides the rest and is
     that of the model if not said; the peak rate of replaced token detection is lowered if it is not among them."""
@@ -62,4 +71,4 @@ def continued(recipe: str, start: Start, size: str | None = None, differences: S
     return chosen
 
 
-__all__ = ["RECIPES", "continued", "infoxlm", "named", "veco", "xlm", "xlm_e", "xlm_r", "xy_lent"]
+__all__ = ["RECIPES", "continued", "goes_on", "infoxlm", "named", "veco", "xlm", "xlm_e", "xlm_r", "xy_lent"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,14 @@ from crossling.train.checkpoint import all_steps
 MAY_CHANGE = {"checkpoint_every", "log_every", "micro_tokens", "recompute"}
 
 
+@dataclass(frozen=True)
+class Begun:
+    """What a run began as: the model, and a generator if it was given one; and what it had to make anew."""
+
+    models: dict[str, str]
+    new: list[str]
+
+
 class Run:
     """recipe.json  metrics.jsonl  tensorboard/  checkpoints/STEP/  vocab/"""
 
@@ -24,14 +33,16 @@ class Run:
         path: Path,
         recipe: dict[str, Any],
         shards: str,
-        init: dict[str, str] | None = None,
+        begun: Begun | None = None,
         data: dict[str, Any] | None = None,
     ) -> None:
-        """Opens or starts a run of `recipe` on the shards of the fingerprint `shards`, which hold `data`; it begins as
-        the model `init`, if at all."""
+        """Opens or starts a run of `recipe` on the shards of the fingerprint `shards`, which hold `data`; what it
+        began as, if anything, is `begun`."""
         self.path = Path(path)
         known = self.path / "recipe.json"
-        described = {"recipe": recipe, "shards": shards, "init": init, "data": data}
+        described: dict[str, Any] = {"recipe": recipe, "shards": shards, "init": None, "data": data}
+        if begun is not None:
+            described |= {"init": begun.models, "new": begun.new}
         if known.is_file():
             earlier = _read(known)
             if earlier.get("shards") != shards:
@@ -39,7 +50,7 @@ class Run:
                     f"{self.path}: this run was trained on shards {earlier.get('shards')}, these are {shards};"
                     " give the shards it began with, or another -o folder"
                 )
-            if not _same_models(earlier.get("init") or {}, init or {}):
+            if not same_models(earlier.get("init") or {}, described["init"] or {}):
                 models = " with ".join((earlier.get("init") or {}).values())
                 began = f"as {models}" if models else "with random weights"
                 raise BadInput(
@@ -60,6 +71,15 @@ class Run:
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoints = self.path / "checkpoints"
         self._first = 0  # the step this process begins at
+
+    @staticmethod
+    def began(path: Path) -> Begun | None:
+        """As what a run began that can go on; none if it began with nothing, or is none yet."""
+        known = Path(path) / "recipe.json"
+        if not known.is_file() or not all_steps(Path(path) / "checkpoints"):
+            return None
+        stored = _read(known)
+        return Begun(stored["init"], stored.get("new", [])) if stored.get("init") else None
 
     @property
     def saved(self) -> bool:
@@ -98,7 +118,7 @@ class Run:
         return SummaryWriter(str(self.path / "tensorboard"), purge_step=self._first + 1 if self._first else None)
 
 
-def _same_models(one: dict[str, str], other: dict[str, str]) -> bool:
+def same_models(one: dict[str, str], other: dict[str, str]) -> bool:
     """However their folders are spelled."""
     return one.keys() == other.keys() and all(
         one[part] == other[part] or Path(one[part]).resolve() == Path(other[part]).resolve() for part in one
