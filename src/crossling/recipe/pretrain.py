@@ -63,9 +63,8 @@ def pretrain(
         workers = max(0, min(12, (os.cpu_count() or 1) - 2)) if device.type == "cuda" else 0
     net = build(recipe, shards.vocabulary_size)
     if start is not None and not run.saved:
-        vocabulary = Vocabulary.load(shards.vocabulary_path)
-        warnings.warn(start.told(recipe, vocabulary), stacklevel=2)
-        start.fill(net, vocabulary, recipe.seed)
+        pieces = start.fill(net, Vocabulary.load(shards.vocabulary_path), recipe.seed)
+        warnings.warn(f"begins as {start.name}: {pieces}; new: {', '.join(new) or 'nothing'}", stacklevel=2)
     if recipe.recompute:
         for network in (net.encoder, *net.parts.values()):
             if isinstance(network, CrosslingModel):

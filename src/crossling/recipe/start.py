@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +139,8 @@ class Start:
         )
 
     @torch.no_grad()
-    def fill(self, net: Network, vocabulary: Vocabulary, seed: int) -> None:
-        """Puts the weights of the model into the network of a recipe of its shape."""
+    def fill(self, net: Network, vocabulary: Vocabulary, seed: int) -> str:
+        """Puts the weights of the model into the network of a recipe of its shape; tells where the pieces come from."""
         come_from = self._origins(vocabulary)
 
         def rows(table: Tensor) -> Tensor:
@@ -157,6 +156,7 @@ class Start:
         for name, head in (("lm_head", self.encoder.lm_head), ("rtd_head", self.encoder.rtd_head)):
             if name in parts:
                 _fill_head(parts[name], head, rows)
+        return _told(come_from)
 
     def new(self, recipe: Recipe) -> list[str]:
         """What of a recipe's network the model has nothing for: heads it comes without, and cross-attention."""
@@ -170,22 +170,19 @@ class Start:
         }
         return [name for name, missing in absent.items() if missing]
 
-    def told(self, recipe: Recipe, vocabulary: Vocabulary) -> str:
-        """What of the network is the model's, for the user to see."""
-        come_from = self._origins(vocabulary)
-        pieces = "the vocabulary is its own"
-        if come_from is not None:
-            one, several = (sum(len(ids) == 1 for ids in come_from), sum(len(ids) > 1 for ids in come_from))
-            none = len(come_from) - one - several
-            pieces = f"{one:,} pieces come from one of its pieces, {several:,} from several, {none:,} from none"
-        return f"begins as {self.name}: {pieces}; new: {', '.join(self.new(recipe)) or 'nothing'}"
-
-    @cache  # noqa: B019 - a start is made once, and so is what it is asked
     def _origins(self, vocabulary: Vocabulary) -> list[list[int]] | None:
         """Of the pieces of another vocabulary; none where it is the same."""
         if self.encoder.config.vocab_size == vocabulary.size and _pieces(self.vocabulary) == _pieces(vocabulary):
             return None
         return origins(self.vocabulary, vocabulary)
+
+
+def _told(come_from: Sequence[Sequence[int]] | None) -> str:
+    if come_from is None:
+        return "the vocabulary is its own"
+    one, several = (sum(len(ids) == 1 for ids in come_from), sum(len(ids) > 1 for ids in come_from))
+    none = len(come_from) - one - several
+    return f"{one:,} pieces come from one of its pieces, {several:,} from several, {none:,} from none"
 
 
 def lowered(recipe: Recipe) -> Recipe:
