@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from crossling.data.batches import Batches, Work
 from crossling.data.shards import Shards
 from crossling.errors import BadInput, Interrupted
-from crossling.recipe import Start, pretrain
+from crossling.recipe import Start, build, pretrain
 from crossling.recipes import named
 from crossling.vocabulary.vocabulary import Vocabulary
 
