@@ -33,7 +33,11 @@ CURVES = {
     "mrtd": "MRTD: replaced tokens",
     "trtd": "TRTD: replaced tokens of pairs",
     "xlco": "XLCo: translations against others",
-    "camlm": "CA-MLM: masked tokens through cross-attention",
+    # Of the four terms of CA-MLM the two of x: those of y are their like.
+    "ca_mlm_x": "CA-MLM: masked tokens of text",
+    "ca_mlm_x_cross": "CA-MLM: the same beside the next segment",
+    "ca_tlm_x": "CA-MLM: masked tokens of one side",
+    "ca_tlm_x_cross": "CA-MLM: the same beside the translation",
 }
 
 
