@@ -1,8 +1,8 @@
 """How generator and discriminator hold their token tables.
 
 shared    one table for both (ELECTRA)
-gdes      the discriminator's is stop-gradient(generator's) + a delta that starts at zero (DeBERTa-v3): both learn from
-          the generator's text, and the discriminator's gradient does not pull on the generator
+gdes      the discriminator's is stop-gradient(generator's) + a delta that starts at zero (DeBERTa-v3): it has what the
+          generator learns, and its gradient does not pull on the generator
 untied    one each
 """
 # B sequences, L positions, V vocabulary, D width
