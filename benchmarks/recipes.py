@@ -28,10 +28,10 @@ from crossling.data.shards import Shards
 from crossling.disk import write_json
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.scores import summary
-from crossling.inspect.cost import network, parameters
 from crossling.load import load
 from crossling.objectives import XLCo
 from crossling.recipe import Recipe, pretrain
+from crossling.recipe.cost import network, parameters
 from crossling.recipes import named
 from crossling.vocabulary.vocab import vocab
 

@@ -50,6 +50,11 @@ class Ended:
 Run = Callable[..., Ended]
 
 
+def weights_file(run: Path) -> Path:
+    [file] = (run / "checkpoints" / "0000002").glob("*.safetensors")
+    return file
+
+
 @pytest.fixture
 def crossling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """`crossling ...` in this process: its exit status and what it printed."""
@@ -101,7 +106,7 @@ def test_from_nothing_to_a_report(crossling: Run, tmp_path: Path, monkeypatch: p
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 2
     repeated = crossling("pretrain", "run/recipe.json", "--shards", "shards", "-o", "again")
     assert repeated.status == 0
-    same = [tmp_path / run / "checkpoints" / "0000002" / "model.safetensors" for run in ("run", "again")]
+    same = [weights_file(tmp_path / run) for run in ("run", "again")]
     assert same[0].read_bytes() == same[1].read_bytes()
 
     task = ["--task", "tatoeba,word-alignment", "--data", "babel/data"]
@@ -153,9 +158,27 @@ def test_a_tenth_of_the_steps_lies_between_two_probes(
     assert [row["step"] for row in rows if "probe/retrieval" in row] == [*range(0, 21, 2), 21]
 
 
+def test_pretrain_measures_losses_on_other_shards(crossling: Run, shards: Shards, tmp_path: Path) -> None:
+    (tmp_path / "held" / "text").mkdir(parents=True)
+    (tmp_path / "held" / "text" / "qaa.txt").write_text("ngimuro cha lutnir\n" * 50, encoding="utf-8")
+    held = tmp_path / "held-shards"
+    crossling("encode", tmp_path / "held", "--vocab", shards.vocabulary_path, "-o", held)
+    command = ["pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *SMALL]
+    ended = crossling(*command, "--validate", held, "--probe-every", "1")
+    assert ended.status == 0, ended
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    measured = [row for row in rows if "probe/loss/qaa/mlm" in row]
+    assert [row["step"] for row in measured] == [0, 1, 2]
+    assert not any("probe/loss/qac" in name for name in measured[0])
+    manifest = json.loads((held / "manifest.json").read_text())
+    manifest["vocabulary"]["fingerprint"] = "another"
+    (held / "manifest.json").write_text(json.dumps(manifest))
+    assert "have another vocabulary than" in sentence(crossling(*command, "--validate", held), 2)
+
+
 def test_probes_that_cannot_be_had_leave_no_run(crossling: Run, shards: Shards, tmp_path: Path) -> None:
     command = ["pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *SMALL]
-    assert "give --probe DATA too" in sentence(crossling(*command, "--probe-every", "5"), 2)
+    assert "give --probe DATA or --validate SHARDS too" in sentence(crossling(*command, "--probe-every", "5"), 2)
     assert "no such folder; put the files" in sentence(crossling(*command, "--probe", tmp_path), 2)
     assert not (tmp_path / "run").exists()
 
@@ -358,8 +381,8 @@ def test_a_wrong_model(crossling: Run, babel_folder: Path, run_folder: Path, tmp
     shutil.copytree(run_folder / "checkpoints", tmp_path / "run" / "checkpoints")
     assert "not a readable recipe.json" in sentence(crossling("evaluate", tmp_path / "run", *options), 2)
     shutil.copy(run_folder / "recipe.json", tmp_path / "run" / "recipe.json")
-    (tmp_path / "run" / "checkpoints" / "0000002" / "model.safetensors").write_bytes(b"half")
-    assert "damaged" in sentence(crossling("evaluate", tmp_path / "run", *options), 2)
+    weights_file(tmp_path / "run").write_bytes(b"half")
+    assert "no checkpoint there is whole" in sentence(crossling("evaluate", tmp_path / "run", *options), 2)
 
 
 def test_lines_that_cannot_be_aligned(crossling: Run, run_folder: Path, tmp_path: Path) -> None:
@@ -413,14 +436,12 @@ def test_a_full_or_closed_disk_is_one_sentence(
 def test_a_full_disk_while_training(
     crossling: Run, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from safetensors import SafetensorError
-
-    from crossling.train import checkpoint
+    from crossling.train import stored
 
     def full(*_: object) -> None:
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_model", full)
+    monkeypatch.setattr(stored, "write", full)
     ended = crossling("pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *SMALL)
     assert ended.status == 1
     assert "checkpoints/0000002: No space left on device" in ended.err.splitlines()[-1]
@@ -441,9 +462,11 @@ def test_an_error_of_ours_is_not_hidden(
 
 
 def test_a_diverged_run_is_one_sentence(crossling: Run, shards: Shards, tmp_path: Path) -> None:
-    extreme = [*SMALL, "--set", "lr=1e30", "--set", "optimizer.warmup=0", "--set", "steps=5"]
+    extreme = [*SMALL, "--set", "lr=1e30", "--set", "optimizer.warmup=0", "--set", "steps=8"]
     ended = crossling("pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *extreme)
-    assert "became nan by step 5; no state was saved before; try a lower lr" in sentence(ended, 1)
+    said = sentence(ended, 1)
+    assert "5 steps in a row had to be left out by step 8: " in said
+    assert "; no state was saved before; try a lower lr, " in said
 
 
 def test_ctrl_c_outside_of_training(

@@ -43,11 +43,11 @@ def test_a_short_demo_leaves_scores_and_a_page_and_can_be_repeated(tmp_path: Pat
     # 15 pairs, both directions, 5 layers; 15 gold sets, 5 layers; two models
     assert len(rows) == 2 * (15 * 2 * 5 + 15 * 5)
     both_see_the_same_number_of_tokens(out)
-    weights = (out / WITH / "checkpoints" / "0000002" / "model.safetensors").stat().st_mtime_ns
+    weights = (out / WITH / "checkpoints" / "0000002" / "manifest.json").stat().st_mtime_ns
     assert demo(out, steps=2) == rows
     with pytest.raises(BadInput, match="holds a demo with seed 0, not 1"):
         demo(out, seed=1, steps=2)
-    assert (out / WITH / "checkpoints" / "0000002" / "model.safetensors").stat().st_mtime_ns == weights
+    assert (out / WITH / "checkpoints" / "0000002" / "manifest.json").stat().st_mtime_ns == weights
 
 
 def test_an_untrained_model_is_near_chance_across_families(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ CONTRAST = {
     "queue": XLCo(layer=2, queue=11, momentum=0.7, mixup=False),
     "queue, mixup, no momentum": XLCo(layer=2, queue=6, momentum=0.0),
 }
-OF_THE_FIRST = [3, 4]  # of eight pairs, step by step: the second process has the others
+CUTS = {8: ([3], [1, 4, 6]), 4: ([2], [1, 2, 3])}  # of so many pairs into two parts, and into four
 
 
 # ---- what each process does -----------------------------------------------------------------------------------
@@ -56,13 +56,15 @@ def gathering(counts: tuple[int, ...], rank: int) -> Tensors:
 
 
 def steps(objective: XLCo, rank: int | None, first: int = 0) -> Iterator[list[Batch]]:
-    """The micro-batches of a process, or of the one that has all pairs. Some pairs are of one row."""
+    """The micro-batches of a process, or of the one that has all pairs. Some pairs are of one row. Where they are each
+    other's negatives, a process has one micro-batch."""
     for step in itertools.count(first):
         everything = corrupted(objective, pairs_of(8, [0, 1, 1, 2, 0, 3, 4, 5], seed=step), step)
-        number = len(everything.each["rows"])
-        border = OF_THE_FIRST[step % 2] * number // 8
-        start, stop = {None: (0, number), 0: (0, border), 1: (border, number)}[rank]
-        yield split(everything.between(start, stop), *([1] if objective.queue and stop - start > 1 else []))
+        in_two, in_four = CUTS[len(everything.each["rows"])]
+        if rank is None:
+            yield split(everything, *(in_four if objective.queue else []))
+        else:
+            yield split(everything, *(in_four if objective.queue else in_two))[rank::RANKS]
 
 
 def contrasting(objective: XLCo, rank: int | None) -> Tensors:

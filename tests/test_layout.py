@@ -9,8 +9,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
 ORDER = [
-    "errors", "hub", "disk", "progress", "settings", "tasks", "distributed", "babel", "corpora", "quality", "sampling",
-    "vocabulary", "data", "model", "objectives", "train", "evaluate", "recipe", "load", "probes", "recipes",
+    "errors", "hub", "disk", "progress", "settings", "tasks", "distributed", "hardware", "babel", "corpora", "quality",
+    "sampling", "vocabulary", "data", "model", "objectives", "train", "evaluate", "recipe", "load", "probes", "recipes",
     "inspect", "export", "examples", "demo", "bench", "cli", "__main__",
 ]  # fmt: skip
 STRANGERS = {("model", room) for room in ("corpora", "quality", "sampling", "vocabulary", "data")} | {

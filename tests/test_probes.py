@@ -160,7 +160,7 @@ def test_a_loss_is_the_mean_over_text_of_its_language(
         return found
 
     monkeypatch.setattr(MLM, "loss", watched)
-    found = probes.losses(shards, mlm.but(micro_tokens=1024))(build(mlm, shards.vocabulary_size))
+    found = probes.losses(shards, mlm.but(micro_tokens=1500))(build(mlm, shards.vocabulary_size))
     per_language = len(seen) // 3
     assert per_language > 1
     for place, language in enumerate(shards.text):

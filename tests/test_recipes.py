@@ -50,7 +50,13 @@ TWO_STREAMS = {
     **COMMON,
     **{"optimizer.warmup": 12_000, "steps": 240_000, "ca_mlm.rate": 0.15, "ca_tlm.rate": 0.25, "tlm.rate": 0.25},
     **{"ca_mlm.length": 512, "ca_tlm.length": 128, "tlm.length": 128, "ca_mlm.sequences": 1024},
-    **{"ca_tlm.sequences": 4096, "tlm.sequences": 4096, "model.dropout": 0.1, "sampling.text_alpha": 0.5},
+    **{
+        "ca_tlm.sequences": 4096,
+        "tlm.sequences": 4096,
+        "model.dropout": 0.1,
+        "model.attention_dropout": 0.1,
+        "sampling.text_alpha": 0.5,
+    },
     **{"alternate": True, "ca_mlm.stop_gradient": True, "ca_tlm.stop_gradient": True, "model.cross_attention": True},
     **{"model.relative": False, "freeze_steps": 12_000},
 }

@@ -36,11 +36,11 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                _flush(file)
+        for entry in (*temporary.rglob("*"), temporary):
+            _flush(entry)
         temporary.chmod(0o755)
         _put(temporary, path)
+        _flush(path.parent)  # the new name
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -78,6 +78,13 @@ def write_json(path: Path, value: Any) -> None:
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _flush(file: Path) -> None:
-    with file.open("rb") as handle:
-        os.fsync(handle.fileno())
+def _flush(path: Path) -> None:
+    """A file, or the names in a folder, so that a machine that goes down keeps them."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems cannot do so with folders
+            raise
+    finally:
+        os.close(descriptor)

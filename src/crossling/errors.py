@@ -18,7 +18,8 @@ class Failed(RuntimeError):
 
 
 class Interrupted(Exception):
-    """The user stopped the work and nothing is lost. One sentence; the command line exits with status 130."""
+    """The user stopped the work and nothing is lost. One sentence, or none in a process that is not to speak; the
+    command line exits with status 130."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

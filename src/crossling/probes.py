@@ -58,8 +58,8 @@ def retrieval(data: Path, vocabulary: Vocabulary, sentences: int = SENTENCES) ->
 def losses(shards: Shards, recipe: Recipe) -> Probe:
     """The mean of each loss term on text, by language: `loss/sw/mlm`.
 
-    The same examples with the same masks every time, whatever the seed and the sampling. They are text of the shards,
-    which a run may also train on: the figures tell what is gained and forgotten, not how well new text is read.
+    The same examples with the same masks every time, whatever the seed and the sampling. On shards that the run also
+    trains on, the figures tell what is gained and forgotten, not how well new text is read.
     """
     tasks = {
         name: _of_tokens(recipe, name) for name, objective in recipe.objectives.items() if objective.stream == "text"

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 QUIET_SECONDS = 15.0  # between two lines where there is no terminal
@@ -16,8 +16,8 @@ QUIET_SECONDS = 15.0  # between two lines where there is no terminal
 class Progress:
     """`with Progress("pretrain", total) as progress: progress.update(done, "mlm 4.2")`"""
 
-    def __init__(self, title: str, total: int, done: int = 0) -> None:
-        self.title, self.total, self.first = title, total, done
+    def __init__(self, title: str, total: int, done: int = 0, shown: bool = True) -> None:
+        self.title, self.total, self.first, self.shown = title, total, done, shown
         self.started = self.spoken = time.monotonic()
         console = Console(stderr=True)
         self.bar = (
@@ -26,13 +26,13 @@ class Progress:
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}"),
-                TimeRemainingColumn(compact=True),
+                TextColumn("{task.fields[left]}"),
                 console=console,
             )
-            if console.is_terminal
+            if shown and console.is_terminal
             else None
         )
-        self.task = self.bar.add_task(title, total=total, completed=done, note="") if self.bar else None
+        self.task = self.bar.add_task(title, total=total, completed=done, note="", left="") if self.bar else None
 
     def __enter__(self) -> Progress:
         if self.bar:
@@ -43,12 +43,26 @@ class Progress:
         if self.bar:
             self.bar.stop()
 
-    def update(self, done: int, note: str) -> None:
-        if self.bar and self.task is not None:
-            self.bar.update(self.task, completed=done, note=note)
-            return
+    def update(self, done: int, note: str, left: float | None = None) -> None:
+        """`left`, in seconds, is for those who know it better than by what the whole so far took."""
         now = time.monotonic()
-        if now - self.spoken >= QUIET_SECONDS or done == self.total:
-            self.spoken = now
+        if left is None:
             left = (now - self.started) / max(1, done - self.first) * (self.total - done)
-            print(f"{self.title} {done}/{self.total}  {note}  {left:.0f} s left", file=sys.stderr, flush=True)
+        if self.bar and self.task is not None:
+            self.bar.update(self.task, completed=done, note=note, left=f"{duration(left)} left")
+        elif self.shown and (now - self.spoken >= QUIET_SECONDS or done == self.total):
+            self.spoken = now
+            say(f"{self.title} {done}/{self.total}  {note}  {duration(left)} left")
+
+
+def say(line: str) -> None:
+    """Beside what is printed as a result."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    if seconds >= 86_400:
+        return f"{seconds / 86_400:,.1f} days"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -17,13 +17,13 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from crossling.data import batches as module
 from crossling.data import blocks as blocks_module
-from crossling.data.batches import Batches, Corrupted, Examples, Split, Work
+from crossling.data.batches import Batches, Corrupted, Examples, Work, parts
 from crossling.data.blocks import blocks
 from crossling.data.column import Column
 from crossling.data.noise import Noise
@@ -44,14 +44,22 @@ class Reader:
     stream: Literal["text", "pairs"] = "text"
     length: int = 16
     number: int = 8
-    split: Split = "never"
+    whole: bool = False
+    pairs: bool = False  # two examples stay together: the first half and the second
     inputs: tuple[str, ...] = ("ids",)
     paired: bool = False
     expected: list[float] = field(default_factory=list, compare=False)
+    groups: list[np.ndarray] = field(default_factory=list, compare=False)
 
     def examples(self, expected_length: float) -> int:
         self.expected.append(expected_length)
         return self.number
+
+    def units(self, group_N: np.ndarray, noise: Noise) -> np.ndarray:
+        self.groups.append(group_N)
+        assert len(noise.seed_N) == len(group_N)
+        order = np.arange(len(group_N) // 2 * 2 if self.pairs else len(group_N))
+        return order.reshape(2, -1).T if self.pairs else order[:, None]
 
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
         number = len(examples.ids)
@@ -61,8 +69,6 @@ class Reader:
             inputs = {"ids": flat("ids", examples.ids), "other": flat("other", examples.others)}
         rows = np.full(number, -1) if examples.row_N is None else examples.row_N
         each = {"row": rows, "noise": noise.each("test"), "mask": np.full(number, mask)}
-        if examples.corpus_N is not None:
-            each["corpus"] = examples.corpus_N
         return Corrupted(inputs, each, self.paired)
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -113,6 +119,7 @@ def batches_of(shards: Any, task: Reader, sampling: Sampling = DEFAULT, seed: in
 def sequences(work: Work, name: str = "ids", of: str = "") -> list[tuple[Any, ...]]:
     """The tokens of every example of a task, in order, or what lies where they lie."""
     found: dict[int, tuple[Any, ...]] = {}
+    before = 0  # sequences are numbered anew in each micro-batch
     for _, batch in work.micro:
         tokens, segments = batch[of or name].flatten(), batch[f"{name}_segments"].flatten()
         assert set(tokens[segments == 0].tolist()) <= {0 if of else PAD}
@@ -120,10 +127,11 @@ def sequences(work: Work, name: str = "ids", of: str = "") -> list[tuple[Any, ..
         ends = lengths.cumsum(0)
         for number, start, end in zip(numbers.tolist(), (ends - lengths).tolist(), ends.tolist(), strict=True):
             if number:
-                assert number not in found  # in one piece
+                assert before + number not in found  # in one piece
                 assert start // batch[name].shape[1] == (end - 1) // batch[name].shape[1]
                 assert f"{name}_starts" not in batch or batch[f"{name}_starts"][number - 1] == start
-                found[number] = tuple(tokens[start:end].tolist())
+                found[before + number] = tuple(tokens[start:end].tolist())
+        before += int(numbers.max())
     assert sorted(found) == [*range(1, len(found) + 1)]
     return [found[number] for number in sorted(found)]
 
@@ -152,7 +160,7 @@ def shards(made: Shards, tmp_path_factory: pytest.TempPathFactory) -> Shards:
 
 
 def real_tasks() -> dict[str, Reader]:
-    return {"text": Reader(number=20, split="rows"), "pairs": Reader("pairs", 24, number=9)}
+    return {"text": Reader(number=20), "pairs": Reader("pairs", 24, number=9)}
 
 
 # ---- a function of the step -------------------------------------------------------------------------------
@@ -487,38 +495,140 @@ def test_text_has_no_row() -> None:
 # ---- rows and micro-batches ------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@given(st.floats(1, 10**7), st.integers(1, 10**6), st.integers(1, 3000), st.integers(1, 70), st.booleans())
+def test_parts_are_as_many_as_need_be_and_the_same_in_every_process(
+    tokens: float, micro: int, units: int, processes: int, whole: bool
+) -> None:
+    assume(units >= processes)
+    found = parts(tokens, micro, units, processes, whole)
+    assert found % processes == 0
+    assert processes <= found <= units
+    if whole:
+        assert found == processes
+    elif found + processes <= units:  # not as many as there can be
+        assert tokens / found <= micro * (1 + 1e-9)
+        assert found == processes or tokens / (found - processes) > micro * (1 - 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.tuples(st.integers(2, 30), st.integers(2, 30)), min_size=1, max_size=20),
     micro=st.integers(1, 600),
+    processes=st.sampled_from([1, 2, 3, 4]),
+    inputs=st.sampled_from([("ids",), ("ids", "other")]),
+    pairs=st.booleans(),
 )
-def test_splitting_changes_nothing_but_the_split(lengths: list[tuple[int, int]], micro: int) -> None:
+def test_splitting_changes_nothing_but_the_split(
+    lengths: list[tuple[int, int]], micro: int, processes: int, inputs: tuple[str, ...], pairs: bool
+) -> None:
+    """Over micro-batches and processes: every example is somewhere once, with all that belongs to it."""
     corpus = bitext(0, "en-sw", *map(list, zip(*lengths, strict=True)))
-    whole, split = (
-        batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 61, 24, kind), micro=micro)[0]
-        for kind in ("never", "rows")
-    )
+    shards, task = shards_of(bitexts=[corpus]), Reader("pairs", 61, 24, inputs=inputs, pairs=pairs)
+    [whole] = in_world(shards, task, 10**9, 1)
+    shared = in_world(shards, task, micro, processes)
+    number = len(shared[0].micro)
     assert len(whole.micro) == 1
-    assert sequences(split) == sequences(whole)
-    assert sequences(split, of="sand") == sequences(whole, of="sand")
-    assert split.counts == whole.counts
-    assert split.counts["examples"] == 24
-    assert split.tokens == whole.tokens == split.counts["filled"] == sum(map(len, sequences(whole)))
-    shapes = [tuple(batch["ids"].shape) for _, batch in split.micro]
-    at_once = max(1, micro // 64)
-    assert [*shapes[:-1]] == [(at_once, 64)] * (len(shapes) - 1)
-    assert 1 <= shapes[-1][0] <= at_once
-    assert sum(rows for rows, _ in shapes) == whole.micro[0][1]["ids"].shape[0]
+    assert [len(work.micro) for work in shared] == [number] * processes
+    # Part 0 of the first process, part 0 of the second, ...
+    one = Work([shared[rank].micro[i] for i in range(number) for rank in range(processes)], {}, 0)
+    sizes = [len(batch["row"]) for _, batch in one.micro]
+    assert max(sizes) - min(sizes) <= (2 if pairs else 1)
+    assert not pairs or all(size % 2 == 0 for size in sizes)
+    for name in inputs:
+        assert sequences(one, name) == sequences(whole, name)
+    if inputs == ("ids",):
+        assert sequences(one, of="sand") == sequences(whole, of="sand")
+    for name in ("row", "noise"):
+        assert scalars(one, name) == scalars(whole, name)
+    for term, expected in whole.counts.items():
+        assert sum(work.counts[term] for work in shared) == expected
+    assert sum(work.tokens for work in shared) == whole.tokens
+    seeds = [seed for work in shared for seed in work.seeds]
+    assert len({*seeds}) == len(seeds) == number * processes
+
+
+def in_world(shards: Any, task: Reader, micro: int, processes: int) -> list[Work]:
+    """The first step of every process."""
+    return [
+        Batches(shards, {"task": task}, DEFAULT, 0, micro, rank=rank, processes=processes)[0]
+        for rank in range(processes)
+    ]
+
+
+def test_a_part_is_the_same_whoever_has_it(shards: Shards) -> None:
+    """Where the number of parts is the same, so are the micro-batches and the dropout of each."""
+    tasks = {"text": Reader(number=13), "pairs": Reader("pairs", 24, number=9)}
+    worlds = {}
+    for processes in (1, 2, 4):
+        all_of_them = [Batches(shards, tasks, Sampling(), 7, 50, rank=r, processes=processes) for r in range(processes)]
+        assert [batches.parts for batches in all_of_them] == [{"text": 4, "pairs": 4}] * processes
+        works = [batches[3] for batches in all_of_them]
+        worlds[processes] = {
+            (name, processes * place + rank): (batch, seed)
+            for rank, work in enumerate(works)
+            for name in ("text", "pairs")
+            for place, (batch, seed) in enumerate(
+                (batch, seed) for (task, batch), seed in zip(work.micro, work.seeds, strict=True) if task == name
+            )
+        }
+    assert len(worlds[1]) == 8
+    for world in (worlds[2], worlds[4]):
+        assert world.keys() == worlds[1].keys()
+        for part, (batch, seed) in worlds[1].items():
+            assert seed == world[part][1]
+            assert same(Work([("", batch)], {}, 0), Work([("", world[part][0])], {}, 0))
+
+
+def test_a_process_reads_its_own_part_alone(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Counter[int]()
+    for kind in (module._TextGroup, module._PairGroup):
+
+        def counted(self: Any, index: int, original: Any = kind.example) -> Any:
+            read[rank] += 1
+            return original(self, index)
+
+        monkeypatch.setattr(kind, "example", counted)
+    for rank in range(4):
+        Batches(shards, real_tasks(), Sampling(), 7, 50, rank=rank, processes=4)[0]
+    assert sum(read.values()) == 29
+    assert max(read.values()) <= 8
+
+
+def test_fewer_examples_than_processes_is_one_sentence() -> None:
+    shards = shards_of({"en": [4] * 9})
+    Batches(shards, {"task": Reader(number=4)}, DEFAULT, 0, 10**9, rank=3, processes=4)
+    for task in (Reader(number=3), Reader(number=7, pairs=True)):
+        with pytest.raises(
+            BadInput, match=r"^task has 3 examples a step, fewer than the 4 processes .* fewer processes$"
+        ):
+            Batches(shards, {"task": task}, DEFAULT, 0, 10**9, rank=3, processes=4)
+
+
+def test_who_stays_together_is_chosen_by_the_groups_of_the_draw() -> None:
+    corpora = [bitext(i, "en-sw", [3] * 9, [3] * 9) for i in range(3)]
+    task = Reader("pairs", number=60)
+    work = batches_of(shards_of(bitexts=corpora), task)[0]
+    found = {*zip(task.groups[-1].tolist(), (row >> 40 for row in scalars(work, "row")), strict=True)}
+    assert len(found) == len({corpus for corpus, _ in found}) == 3
 
 
 def test_micro_batches_are_no_smaller_than_need_be() -> None:
     shards = shards_of({"en": [7] * 40})
-    work = batches_of(shards, Reader(length=8, number=40, split="rows"), micro=80)[0]
+    work = batches_of(shards, Reader(length=8, number=40), micro=80)[0]
     assert [batch["ids"].shape for _, batch in work.micro] == [(10, 8)] * 4
 
 
+def test_work_is_pinned_as_a_whole(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 0)
+    work = Batches(shards, real_tasks(), Sampling(), 7, 128)[0]
+    pinned = work.pin_memory()
+    assert same(pinned, work)
+    assert pinned.seeds == work.seeds
+    assert all(pinned.micro[0][1][name] is not values for name, values in work.micro[0][1].items())
+
+
 def test_whole_tasks_with_two_inputs_have_rows_for_each(shards: Shards) -> None:
-    task = Reader("pairs", length=61, number=40, inputs=("ids", "other"))
+    task = Reader("pairs", length=61, number=40, inputs=("ids", "other"), whole=True)
     [(_, batch)] = Batches(shards, {"task": task}, Sampling(), 0, micro_tokens=1)[0].micro
     assert batch["ids"].shape[1] == batch["other"].shape[1] == 64
     assert len(batch["ids_starts"]) == len(batch["other_starts"]) == len(batch["row"]) == 40
@@ -532,7 +642,7 @@ def test_rows_are_as_wide_as_the_task_is_long(length: int, width: int) -> None:
 
 def test_tokens_are_real_ones() -> None:
     work = batches_of(shards_of({"en": [4] * 5}), Reader(length=5, number=10), micro=1)[0]
-    assert work.micro[0][1]["ids"].shape == (10, 8)
+    assert [batch["ids"].shape for _, batch in work.micro] == [(1, 8)] * 10
     assert work.tokens == 10 * 5 == work.counts["filled"]
 
 
@@ -543,13 +653,13 @@ def log_normal(seed: int, number: int) -> list[int]:
 
 def test_little_of_a_step_of_bitext_is_padding() -> None:
     corpus = bitext(0, "en-sw", log_normal(0, 6000), log_normal(1, 6000))
-    batches = batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 512, 2500, "rows"), micro=1 << 14)
+    batches = batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 512, 2500), micro=1 << 14)
     for step in range(2):
         work = batches[step]
         shapes = [tuple(batch["ids"].shape) for _, batch in work.micro]
-        assert shapes[:-1] == [(32, 512)] * (len(shapes) - 1)
         assert len(shapes) > 3
-        assert 1 - work.tokens / sum(rows * width for rows, width in shapes) < 0.02
+        assert all(28 <= rows <= 36 and width == 512 for rows, width in shapes)
+        assert 1 - work.tokens / sum(rows * width for rows, width in shapes) < 0.03
 
 
 def test_tasks_of_a_step_are_added_up(shards: Shards) -> None:
@@ -575,51 +685,17 @@ def test_turning_a_task_off_leaves_the_data_of_the_others_as_they_are(shards: Sh
         assert all(torch.equal(found[field], expected[field]) for field in expected), name
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    lengths=st.lists(st.tuples(st.integers(2, 30), st.integers(2, 30)), min_size=1, max_size=20),
-    micro=st.integers(1, 600),
-    paired=st.booleans(),
-)
-def test_splitting_between_examples_keeps_all_that_belongs_to_each(
-    lengths: list[tuple[int, int]], micro: int, paired: bool
-) -> None:
-    corpus = bitext(0, "en-sw", *map(list, zip(*lengths, strict=True)))
-    whole, parts = (
-        batches_of(shards_of(bitexts=[corpus]), Reader("pairs", 61, 24, how, ("ids", "other"), paired), micro=micro)[0]
-        for how in ("never", "examples")
-    )
-    assert parts.counts == whole.counts
-    assert parts.tokens == whole.tokens
-    for name in ("row", "noise", "corpus"):
-        assert scalars(parts, name) == scalars(whole, name)
-    for name in ("ids", "other"):
-        alone = [sequences(Work([part], {}, 0), name) for part in parts.micro]  # numbered anew in each
-        assert [ids for part in alone for ids in part] == sequences(whole, name)
-        assert [len(part) for part in alone] == [len(batch["row"]) for _, batch in parts.micro]
-    sizes = [int(sum((batch[f"{name}_segments"] > 0).sum() for name in ("ids", "other"))) for _, batch in parts.micro]
-    assert len(sizes) <= parts.tokens // micro + 1  # no smaller than need be
-    assert all(size < micro + 60 for size in sizes)  # and larger by less than one pair
-
-
-@pytest.mark.parametrize("how", ["never", "examples"])
-def test_paired_inputs_hold_the_same_examples_in_the_same_row(how: Split) -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_paired_inputs_hold_the_same_examples_in_the_same_row(whole: bool) -> None:
     lengths = [*range(2, 31)]
     shards = shards_of(bitexts=[bitext(0, "en-sw", lengths, lengths[::-1])])
-    work = batches_of(shards, Reader("pairs", 61, 29, how, ("ids", "other"), paired=True), micro=700)[0]
-    assert len(work.micro) == {"never": 1, "examples": 2}[how]
+    work = batches_of(shards, Reader("pairs", 61, 29, whole, inputs=("ids", "other"), paired=True), micro=700)[0]
+    assert len(work.micro) == (1 if whole else 2)
     for _, batch in work.micro:
         assert batch["ids"].shape == batch["other"].shape
         for one, other in zip(batch["ids_segments"], batch["other_segments"], strict=True):
             assert {*one.tolist()} - {0} == {*other.tolist()} - {0}
     assert len(work.micro[0][1]["ids"]) < len(work.micro[0][1]["row"])  # several in a row
-
-
-def test_the_corpus_of_a_pair_is_the_one_it_was_drawn_from() -> None:
-    corpora = [bitext(i, "en-sw", [3] * 9, [3] * 9) for i in range(3)]
-    work = batches_of(shards_of(bitexts=corpora), Reader("pairs", number=60))[0]
-    found = {*zip(scalars(work, "corpus"), (row >> 40 for row in scalars(work, "row")), strict=True)}
-    assert len(found) == len({corpus for corpus, _ in found}) == 3
 
 
 def test_the_batches_of_one_task_are_those_of_the_step(shards: Shards) -> None:

@@ -69,16 +69,3 @@ def test_rows_may_be_told(lengths: list[tuple[int, int]]) -> None:
         for number, start in enumerate(batch["ids_starts"].tolist()):
             place = slice(start, start + int(sizes[number]))
             assert batch["ids"].flatten()[place].tolist() == ids[sequences.numbers == number].tolist()
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.data())
-def test_some_of_the_sequences_are_those_and_no_others(lengths: list[int], data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(lengths)))
-    stop = data.draw(st.integers(start, len(lengths)))
-    sizes = np.array(lengths)
-    sequences = Sequences(sizes, {"ids": np.arange(sizes.sum()), "masked": np.arange(sizes.sum()) % 2 == 0})
-    some = sequences.between(start, stop)
-    chosen = (sequences.numbers >= start) & (sequences.numbers < stop)
-    assert some.lengths_N.tolist() == lengths[start:stop]
-    for name, values in sequences.tokens.items():
-        assert some.tokens[name].tolist() == values[chosen].tolist()

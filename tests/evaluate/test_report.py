@@ -10,7 +10,7 @@ import pytest
 
 from crossling.errors import BadInput
 from crossling.evaluate import scores
-from crossling.evaluate.report import duration, report
+from crossling.evaluate.report import report
 from crossling.evaluate.runs import collect, short_names
 from crossling.evaluate.scores import Score
 
@@ -222,7 +222,3 @@ def test_bad_showcase(folder: Path, tmp_path: Path, part: str, value: Any, messa
 def test_every_part_of_a_showcase_may_be_absent(folder: Path, tmp_path: Path, part: str) -> None:
     (folder / "showcase.json").write_text(json.dumps({name: value for name, value in SHOWCASE.items() if name != part}))
     Page(report([folder], tmp_path / "r.html").read_text(encoding="utf-8"))
-
-
-def test_duration() -> None:
-    assert [duration(seconds) for seconds in (12, 75, 3720)] == ["12 s", "1 min 15 s", "1 h 2 min"]

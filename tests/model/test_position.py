@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from crossling.model.position import Gate, RelativePositionTable, bucket
+from crossling.model.position import Gate, RelativePositionTable, bucket, far, windows
 
 
 @pytest.mark.parametrize(
@@ -15,11 +15,20 @@ def test_buckets_are_t5s(distance: int, expected: int) -> None:
     assert bucket(torch.tensor([distance]), 32, 128).item() == expected
 
 
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (8, 16), (4, 100)])
+def test_far_is_where_the_last_bucket_begins(buckets: int, max_distance: int) -> None:
+    first = far(buckets, max_distance)
+    kinds = bucket(torch.arange(-500, 501), buckets, max_distance)
+    assert kinds[500 + first :].unique().numel() == kinds[: 501 - first].unique().numel() == 1
+    assert kinds[500 + first - 1] != kinds[-1]
+    assert kinds[501 - first] != kinds[0]
+
+
 def test_the_table_gives_each_distance_its_bucket() -> None:
     torch.manual_seed(0)
     table = RelativePositionTable(buckets=32, max_distance=128, heads=3)
     torch.nn.init.normal_(table.weight_NH)
-    bias_HLL = table(40)
+    bias_HLL = windows(table(40))
     for query in range(40):
         for key in range(40):
             expected = table.weight_NH[bucket(torch.tensor(key - query), 32, 128)]
@@ -31,7 +40,7 @@ def test_the_gradient_of_the_table_sums_over_all_queries_and_keys_of_a_bucket() 
     table = RelativePositionTable(buckets=8, max_distance=16, heads=2)
     torch.nn.init.zeros_(table.weight_NH)
     upstream = torch.randn(2, 12, 12)
-    table(12).backward(upstream)
+    windows(table(12)).backward(upstream)
     slow = torch.zeros(8, 2)
     for query in range(12):
         for key in range(12):
@@ -55,7 +64,7 @@ def test_the_gate_is_the_equation() -> None:
     d = 0.7
     u, v = gate.map.weight.unflatten(0, (2, 4)).sum(1)
     bias_u, bias_v = gate.map.bias.unflatten(0, (2, 4)).sum(1)
-    factor = gate(query_BHLK)
+    factor = gate(query_BHLK.transpose(1, 2))
     for b in range(2):
         for h in range(3):
             for i in range(4):
@@ -83,4 +92,4 @@ def test_the_gate_is_wavlms_with_the_update_gate_flipped() -> None:
     heads = hidden.unflatten(-1, (3, 4)).transpose(1, 2)
     a, b = torch.sigmoid(theirs.gru_rel_pos_linear(heads).unflatten(-1, (2, 4)).sum(-1)).unbind(-1)
     wavlm = a * (b * theirs.gru_rel_pos_const[..., 0] - 1.0) + 2.0
-    assert_close(ours(heads), wavlm)
+    assert_close(ours(heads.transpose(1, 2)), wavlm)

@@ -213,9 +213,9 @@ def test_dropout_is_felt_in_training_in_embeddings_attention_and_branches() -> N
 
 
 def test_a_shapes_dropout_reaches_every_place() -> None:
-    model = CrosslingModel(replace(SIZES["tiny"], dropout=0.25).config(50))
+    model = CrosslingModel(replace(SIZES["tiny"], dropout=0.25, attention_dropout=0.125).config(50))
     assert {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)} == {0.25}
-    assert {block.attention.dropout for block in model.blocks} == {0.25}
+    assert {block.attention.dropout for block in model.blocks} == {0.125}
 
 
 def test_initial_weights_have_the_deviation_asked_for() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise
-from crossling.data.packing import Batch, fit, pack
+from crossling.data.packing import Batch, Sequences, fit, pack
 from crossling.model.shape import Shape
 from crossling.model.transformer import CrosslingModel
 from crossling.objectives import Network, Objective
@@ -42,10 +42,10 @@ def sentence(rng: np.random.Generator, words: int) -> np.ndarray:
 
 
 def pairs_of(number: int, rows: Sequence[int] | None = None, seed: int = 7) -> Examples:
-    """Translation pairs of three corpora; every row is of its own if not said."""
+    """Translation pairs; every row is of its own if not said."""
     rng = np.random.default_rng(seed)
     ids, others = ([sentence(rng, int(rng.integers(3, 9))) for _ in range(number)] for _ in range(2))
-    return Examples(ids, others, np.array((rows or range(number))[:number]), np.arange(number) % 3)
+    return Examples(ids, others, np.array((rows or range(number))[:number]))
 
 
 def text_of(number: int) -> Examples:
@@ -56,7 +56,17 @@ def text_of(number: int) -> Examples:
 
 
 def corrupted(objective: Objective, examples: Examples, step: int = 0) -> Corrupted:
-    return objective.corrupt(examples, Noise([1], step, len(examples.ids)), MASK)
+    """A whole step; pairs are of three corpora."""
+    number = len(examples.ids)
+    noise = Noise([1], step, number)
+    order = objective.units(np.arange(number) % 3, noise).ravel()
+    return objective.corrupt(chosen(examples, order), noise.of(order), MASK)
+
+
+def chosen(examples: Examples, order: np.ndarray) -> Examples:
+    """Some of them, in this order."""
+    ids, others = ([side[i] for i in order] if len(side) else [] for side in (examples.ids, examples.others))
+    return Examples(ids, others, None if examples.row_N is None else examples.row_N[order])
 
 
 def pair_batch(objective: Objective, pairs: int = 6, rows: Sequence[int] | None = None) -> Batch:
@@ -79,7 +89,16 @@ def packed(corrupted: Corrupted) -> Batch:
 def split(corrupted: Corrupted, *cuts: int) -> list[Batch]:
     """The micro-batches of a step that is cut before these examples."""
     number = len(next(iter(corrupted.inputs.values())).lengths_N)
-    return [packed(corrupted.between(start, stop)) for start, stop in pairwise([0, *cuts, number])]
+    return [packed(between(corrupted, start, stop)) for start, stop in pairwise([0, *cuts, number])]
+
+
+def between(corrupted: Corrupted, start: int, stop: int) -> Corrupted:
+    """Some of the examples of a step."""
+    inputs = {}
+    for name, whole in corrupted.inputs.items():
+        first, last = int(whole.lengths_N[:start].sum()), int(whole.lengths_N[:stop].sum())
+        inputs[name] = Sequences(whole.lengths_N[start:stop], {k: v[first:last] for k, v in whole.tokens.items()})
+    return Corrupted(inputs, {name: values[start:stop] for name, values in corrupted.each.items()}, corrupted.paired)
 
 
 def unpacked(batch: Batch, name: str = "ids") -> list[Batch]:

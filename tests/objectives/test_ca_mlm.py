@@ -134,7 +134,7 @@ def test_every_term_has_the_weight() -> None:
 def test_micro_batches_change_nothing(stop_gradient: bool) -> None:
     objective = CATLM(rate=0.4, stop_gradient=stop_gradient)
     net, step = network(objective, cross_attention=True), corrupted(objective, pairs_of(7))
-    assert objective.split == "examples"
+    assert not objective.whole
     in_parts = [total(fast_terms(objective, net, batch)) for batch in split(step, 2, 3)]
     slow.agree(net, sum(in_parts, torch.zeros(())), total(fast_terms(objective, net, packed(step))))
 

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from crossling.data.batches import Examples
 from crossling.data.noise import Noise
+from crossling.data.packing import Sequences
 from crossling.objectives import XLCo
-from crossling.objectives.xlco import mixed_up
+from crossling.objectives.xlco import mates, mixed_up
+
+from .conftest import chosen
 
 BOS, EOS = 0, 2
 
@@ -22,14 +25,19 @@ def pairs_of(corpus_of: list[int]) -> Examples:
     """Pair i is <10i + 100 ..., 10i + 105 ...>: every sentence tells its pair and its side. Row 1000 + i."""
     number = len(corpus_of)
     sides = [[np.array([*[100 + 10 * i + side] * (1 + i % 3), EOS]) for i in range(number)] for side in (0, 5)]
-    return Examples(sides[0], sides[1], 1000 + np.arange(number), np.array(corpus_of))
+    return Examples(sides[0], sides[1], 1000 + np.arange(number))
+
+
+def mixed(corpus_of: list[int], noise: Noise) -> tuple[Sequences, Sequences, np.ndarray, Noise]:
+    order = mates(np.array(corpus_of), noise).ravel()
+    return mixed_up(chosen(pairs_of(corpus_of), order), noise.of(order))
 
 
 def joined(corpus_of: list[int], noise: Noise) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]], list[int]]]:
     """Each joined pair: (pair, side) of the first and the second sentence of the query, of the key, and both rows."""
-    query, key, rows_N2, _ = mixed_up(pairs_of(corpus_of), noise)
+    query, key, rows_N2, _ = mixed(corpus_of, noise)
 
-    def parsed(sequences, number: int) -> list[tuple[int, int]]:  # type: ignore[no-untyped-def]
+    def parsed(sequences: Sequences, number: int) -> list[tuple[int, int]]:
         ids = sequences.tokens["ids"][sequences.numbers == number].tolist()
         assert ids[0] == BOS
         assert BOS not in ids[1:]  # the second segment has none of its own
@@ -102,7 +110,7 @@ def test_it_is_a_function_of_the_noise_alone() -> None:
 
 def test_joined_pairs_are_masked_by_the_noise_of_their_first_pair() -> None:
     """No two of a step are masked alike, and splitting the step does not change how."""
-    _, _, rows_N2, noise = mixed_up(pairs_of([0, 1] * 50), Noise([5], 9, 100))
+    _, _, rows_N2, noise = mixed([0, 1] * 50, Noise([5], 9, 100))
     assert noise.each("x").tolist() == Noise([5], 9, 100).each("x")[rows_N2[:, 0] - 1000].tolist()
 
 

@@ -90,7 +90,7 @@ def steps_of(objective: XLCo, seed: int = 7) -> Iterator[list[Batch]]:
     for step in itertools.count():
         drawn = corrupted(objective, pairs_of(8, ROWS[step % 3], seed + step), step)
         cuts = [1] if objective.mixup else [3, 5]
-        yield split(drawn, *cuts) if objective.split == "examples" else [packed(drawn)]
+        yield split(drawn, *cuts) if not objective.whole else [packed(drawn)]
 
 
 def added(sums: list[dict[str, Tensor]], name: str) -> Tensor:
@@ -248,7 +248,7 @@ def test_keys_of_a_step_enter_only_after_the_step() -> None:
 
 def test_micro_batches_change_neither_loss_nor_gradient_nor_queue() -> None:
     objective = replace(QUEUE, mixup=True, symmetric=True)
-    assert objective.split == "examples"
+    assert not objective.whole
     one = network(objective)
     objective.begin(one, steps_of(objective, seed=70))
     other = deepcopy(one)
@@ -265,8 +265,8 @@ def test_micro_batches_change_neither_loss_nor_gradient_nor_queue() -> None:
 
 
 def test_a_batch_whose_pairs_are_each_others_negatives_is_never_split() -> None:
-    assert EQUATION_6.split == "never"
-    assert replace(EQUATION_6, momentum=0.9).split == "never"
+    assert EQUATION_6.whole
+    assert replace(EQUATION_6, momentum=0.9).whole
 
 
 # ---- representations -----------------------------------------------------------------------------------------

@@ -1,17 +1,26 @@
-"""What only a whole run shows: memory for time, and phases that fit into it."""
+"""What only a whole run shows: memory for time, phases that fit into it, and what it cost."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from crossling import hardware
+from crossling.data.batches import Batches, Work
 from crossling.data.shards import Shards
-from crossling.errors import BadInput
+from crossling.errors import BadInput, Interrupted
+from crossling.inspect import inspect
 from crossling.model.transformer import CrosslingModel
 from crossling.recipe import Recipe, Start, pretrain
-from crossling.recipes import veco
+from crossling.recipe.pretrain import _machine, _told
+from crossling.recipes import infoxlm, veco, xlm_e
+from crossling.train.account import Account, Machine
 
 
 def test_recomputing_changes_nothing_that_is_learned_and_may_be_turned_on_later(
@@ -59,3 +68,83 @@ def test_a_frozen_phase_must_end(small_model: list[str], shards: Shards, full_re
         pretrain(recipe, shards, tmp_path / "run", init=Start.load(tmp_path / "start"))
     assert not (tmp_path / "run").exists()
     pretrain(recipe, shards, tmp_path / "alone")  # begun with nothing there is no such phase
+
+
+# ---- what it cost -------------------------------------------------------------------------------------------
+
+
+def test_the_cost_is_that_of_all_sessions_and_lies_in_the_folder(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, original = tmp_path / "run", Batches.__getitem__
+
+    def interrupting(self: Batches, step: int) -> Work:
+        if step == 4:
+            signal.raise_signal(signal.SIGINT)
+        return original(self, step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Batches, "__getitem__", interrupting)
+        with pytest.raises(Interrupted):
+            pretrain(full_recipe, shards, out)
+    assert not (out / "cost.json").exists()
+    assert "trained" not in capsys.readouterr().err
+    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
+    pretrain(full_recipe, shards, out)
+    cost = json.loads((out / "cost.json").read_text())
+    last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (cost["steps"], cost["tokens"], cost["mfu"]) == (7, last["tokens"], None)
+    assert cost["tokens"] > first["tokens"]
+    assert cost["seconds"] == pytest.approx(sum(cost["machines"].values()))
+    assert cost["seconds"] >= last["seconds"] > first["seconds"]
+    assert cost["flops"]["full"] == last["flops"]
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"trained 7 steps: {cost['tokens'] / 1000:.4g}k tokens in ")
+    assert f" on {hardware.processor()}, {cost['flops']['paper']:.2e} FLOPs as the paper counts" in line
+    assert line.endswith(f"({cost['flops']['full']:.2e} full)")
+
+    before = (out / "cost.json").read_bytes()
+    pretrain(full_recipe, shards, out)  # there is nothing left to do
+    assert (out / "cost.json").read_bytes() == before
+    assert capsys.readouterr().err.splitlines()[-1] == line
+
+
+def test_the_line_names_every_machine() -> None:
+    account = Account({"full": 912e6, "paper": 510e6}, Machine("1 x NVIDIA H200", 989e12))
+    account.tokens = 262_144_000_000
+    account.add(7.4 * 86_400)
+    assert _told(account) == (
+        "262.1G tokens in 7.4 days on 1 x NVIDIA H200, 1.34e+20 FLOPs as the paper counts (2.39e+20 full), MFU 0.38"
+    )
+    more = Account(account.flops_per_token, Machine("8 x NVIDIA H200", 8 * 989e12))
+    more.load(account.dump())
+    more.add(3600)
+    assert " tokens in 7.4 days on 1 x NVIDIA H200 and 1 h 0 min on 8 x NVIDIA H200, " in _told(more)
+
+
+def test_the_machine_is_all_cards_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _machine(torch.device("cpu")) == Machine(hardware.processor(), None)
+    monkeypatch.setattr(importlib.import_module("crossling.recipe.pretrain"), "processes", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
+    found = SimpleNamespace(name="NVIDIA H200", total_memory=140 * hardware.GIB)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: found)
+    assert _machine(torch.device("cuda", 0)) == Machine("4 x NVIDIA H200", 4 * 989e12)
+    found.name = "NVIDIA GeForce GTX 1080"
+    assert _machine(torch.device("cuda", 0)).peak is None
+
+
+@pytest.mark.parametrize("make", [xlm_e, infoxlm, veco])
+def test_operations_are_those_that_inspect_predicts(
+    make: type[Recipe], shards: Shards, small_model: list[str], tmp_path: Path
+) -> None:
+    recipe = make("tiny").set([*small_model, "steps=2", "optimizer.warmup=1"])
+    sizes = [f"{name}.tokens=2048" for name, each in recipe.objectives.items() if hasattr(each, "tokens")]
+    recipe = recipe.set([*sizes, *(f"{name}.length=48" for name in recipe.objectives)])
+    plan = inspect(recipe, shards)
+    pretrain(recipe, shards, tmp_path / "run")
+    cost = json.loads((tmp_path / "run" / "cost.json").read_text())
+    assert cost["flops"]["paper"] / cost["tokens"] == pytest.approx(plan.flops_per_token["paper"])
+    assert cost["flops"]["full"] / cost["tokens"] == pytest.approx(plan.flops_per_token["full"], rel=0.03)
+    assert cost["tokens"] == pytest.approx(plan.tokens_per_step * 2, rel=0.1)

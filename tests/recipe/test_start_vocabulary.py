@@ -159,7 +159,9 @@ def test_a_run_goes_on_with_another_vocabulary(
         each.save(run / "vocab")
 
         (run / "recipe.json").write_text(json.dumps({"recipe": recipe.dump()}))
-        checkpoint.save(run / "checkpoints", 1, net, Adam().build(net), {})
+        saved = checkpoint.Checkpoints(run / "checkpoints")
+        saved.save(1, net, Adam().build(net), {})
+        saved.wait()
         start = Start.load(run)
     where = [numbers(vocabulary)[trimmed.pieces.id_to_piece(number)] for number in range(trimmed.size)]
     tables = [net.encoder.embeddings.tokens.weight[where] for net in (original, net)]

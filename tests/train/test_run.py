@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from crossling.corpora.corpus import Corpora
+from crossling.data.encode import encode
+from crossling.data.shards import Shards
 from crossling.errors import BadInput
+from crossling.recipe import Recipe, pretrain
 from crossling.train.run import Run
+from crossling.vocabulary.vocab import vocab
 
 RECIPE = {"name": "toy", "steps": 10, "mrtd": {"rate": 0.15, "lambda_": 50.0}, "trtd": None}
 
@@ -39,6 +44,20 @@ def test_other_shards_are_refused_by_their_fingerprints(tmp_path: Path) -> None:
         Run(tmp_path, RECIPE, "xyz")
 
 
+def test_the_same_text_in_another_vocabulary_is_refused(
+    corpora_folder: Path, shards: Shards, full_recipe: Recipe, tmp_path: Path
+) -> None:
+    vocab(Corpora(corpora_folder), shards.vocabulary_size - 20, tmp_path / "vocab")
+    other = encode(Corpora(corpora_folder), tmp_path / "vocab", tmp_path / "shards")
+    pretrain(full_recipe.but(steps=1), shards, tmp_path / "run")
+    kept = (tmp_path / "run" / "vocab" / "vocab.json").read_bytes()
+    with pytest.raises(BadInput, match=r"of other data or another vocabulary; give the shards it began with") as caught:
+        pretrain(full_recipe.but(steps=1), other, tmp_path / "run")
+    assert shards.fingerprint in str(caught.value)
+    assert other.fingerprint in str(caught.value)
+    assert (tmp_path / "run" / "vocab" / "vocab.json").read_bytes() == kept
+
+
 @pytest.mark.parametrize(
     ("difference", "named"),
     [
@@ -63,6 +82,12 @@ def test_a_folder_of_other_things_is_refused_and_left_as_it_is(tmp_path: Path) -
     with pytest.raises(BadInput, match="not empty and holds no run"):
         Run(tmp_path, RECIPE, "abc")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_run_that_was_killed_while_it_wrote_what_it_is_begins_again(tmp_path: Path) -> None:
+    (tmp_path / ".recipe.json.x7_a").write_text('{"reci')
+    Run(tmp_path, RECIPE, "abc")
+    assert json.loads((tmp_path / "recipe.json").read_text())["shards"] == "abc"
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

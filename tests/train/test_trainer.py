@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import multiprocessing
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
+from functools import partial
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from crossling.data.batches import Batch, Batches, Work
 from crossling.data.shards import Shards
 from crossling.errors import Failed, Interrupted
 from crossling.objectives import MRTD, Network
+from crossling.progress import Progress
 from crossling.recipe import Recipe, build, pretrain
-from crossling.train import checkpoint
+from crossling.train import checkpoint, steady, stored, trainer
+from crossling.train.account import Machine
+from crossling.train.parallel import Engine
+from crossling.train.step import Learner
 
-TIMES = {"seconds", "tokens_per_second"}
+TIMES = {"seconds", "tokens_per_second", "loader_wait"}
 
 
 def rows(run: Path) -> list[dict[str, Any]]:
@@ -42,8 +48,11 @@ def saved(run: Path) -> list[int]:
 
 
 def tensors(run: Path, step: int) -> dict[str, Tensor]:
-    folder = run / "checkpoints" / f"{step:07d}"
-    return load_file(folder / "model.safetensors") | load_file(folder / "optimizer.safetensors")
+    return stored.tensors(run / "checkpoints" / f"{step:07d}")
+
+
+def weights(run: Path, step: int) -> dict[str, Tensor]:
+    return {name: value for name, value in tensors(run, step).items() if "/" not in name}
 
 
 def assert_same_run(one: Path, other: Path, step: int) -> None:
@@ -160,9 +169,8 @@ def test_splitting_into_micro_batches_changes_nothing_but_rounding(
         batches = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, tokens)
         assert len(batches[0].micro) == 3 if name == "whole" else len(batches[0].micro) > 6
         pretrain(recipe.but(micro_tokens=tokens), shards, tmp_path / name)
-    split, whole = (load_file(tmp_path / name / "checkpoints" / "0000004" / "model.safetensors") for name in
-                    ("split", "whole"))  # fmt: skip
-    moved = load_file(tmp_path / "whole" / "checkpoints" / "0000003" / "model.safetensors")
+    split, whole = weights(tmp_path / "split", 4), weights(tmp_path / "whole", 4)
+    moved = weights(tmp_path / "whole", 3)
     for name in whole:
         torch.testing.assert_close(
             split[name], whole[name], atol=2e-5, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
@@ -294,7 +302,7 @@ def test_a_signal_to_every_process_of_a_job_still_saves(
 
     with pytest.raises(Interrupted):
         pretrain(full_recipe, shards, out, probe=scheduler, probe_every=2, workers=2)
-    assert saved(out) == [2]
+    assert saved(out) == [3]  # what came while a step was made is heard before the next
     pretrain(full_recipe, shards, out)
     assert_same_run(uninterrupted, out, 7)
 
@@ -308,7 +316,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(
         raise OSError(28, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        before_step(patch, 6, lambda: patch.setattr(checkpoint, "save_model", full))
+        before_step(patch, 6, lambda: patch.setattr(stored, "write", full))
         with pytest.raises(OSError, match="No space"):
             pretrain(full_recipe, shards, out)
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["0000003"]
@@ -319,8 +327,8 @@ def test_a_full_disk_keeps_the_checkpoint_before(
 # ---- numbers that are none ----------------------------------------------------------------------------------
 
 
-def poison(monkeypatch: pytest.MonkeyPatch, step: int, factor: float) -> None:
-    """The loss of MRTD times `factor` in one step, counted from 1."""
+def poison(monkeypatch: pytest.MonkeyPatch, factor: float, *steps: int) -> None:
+    """The loss of MRTD times `factor` in some steps, counted from 1."""
     original, calls = MRTD.loss, 0
 
     def poisoned(self: MRTD, net: Network, batch: Batch) -> dict[str, Tensor]:
@@ -328,7 +336,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, step: int, factor: float) -> None:
         sums = original(self, net, batch)
         if self.term == "mrtd":
             calls += 1
-            if calls == step:
+            if calls in steps:
                 return sums | {"mrtd": sums["mrtd"] * factor}
         return sums
 
@@ -336,36 +344,171 @@ def poison(monkeypatch: pytest.MonkeyPatch, step: int, factor: float) -> None:
 
 
 @pytest.mark.parametrize("factor", [math.nan, math.inf])
-@pytest.mark.parametrize(("log_every", "checkpoint_every"), [(1, 1), (100, 1), (3, 2), (2, 100)])
-def test_a_loss_that_is_no_number_ends_the_run_and_spoils_no_checkpoint(
-    factor: float, log_every: int, checkpoint_every: int, full_recipe: Recipe, shards: Shards, tmp_path: Path
+def test_a_step_whose_gradient_is_no_number_is_left_out(
+    factor: float, full_recipe: Recipe, shards: Shards, tmp_path: Path
 ) -> None:
-    recipe, out = full_recipe.but(log_every=log_every, checkpoint_every=checkpoint_every), tmp_path / "run"
-    good = [step for step in (2, 3) if step % checkpoint_every == 0]
-    last = f"the last good state is .*checkpoints/000000{good[-1]};" if good else "no state was saved before;"
+    """Weights and optimizer stay as they were, to the bit, and the metrics are those of the other steps."""
+    out, recipe = tmp_path / "run", full_recipe.set(["xlco=off", "checkpoint_every=1"])
     with pytest.MonkeyPatch.context() as patch:
-        poison(patch, 4, factor)
-        with pytest.raises(Failed, match=rf"became (nan|inf) by step \d; {last} try a lower lr") as caught:
+        poison(patch, factor, 4)
+        before_step(patch, 4, lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(Interrupted):
             pretrain(recipe, shards, out)
-    assert "\n" not in str(caught.value)
-    assert saved(out) == good
-    for step in good:
-        assert all(bool(value.isfinite().all()) for value in tensors(out, step).values())
-    assert all(math.isfinite(row["loss"]) for row in rows(out)) if (out / "metrics.jsonl").exists() else True
-    # What was good is good to go on from.
-    pretrain(recipe, shards, out)
-    pretrain(recipe, shards, tmp_path / "clean")
-    assert_same_run(tmp_path / "clean", out, 7)
+    before, after = tensors(out, 3), tensors(out, 4)
+    assert [name for name in before if not torch.equal(before[name], after[name])] == []
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch, factor, 2)  # step 6
+        pretrain(recipe, shards, out)
+    assert {float(value) for name, value in tensors(out, 7).items() if name.endswith("/step")} == {5.0}
+    each = tmp_path / "each"
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch, factor, 4, 6)
+        pretrain(recipe.but(log_every=1), shards, each)
+    assert [row["skipped"] for row in rows(out)] == [0, 1, 2, 2]
+    assert [row["skipped"] for row in rows(each)] == [0, 0, 0, 1, 1, 2, 2]
+    alone = {row["step"]: row for row in rows(each)}
+    assert "loss" not in alone[4]  # nothing was learned in it
+    for row, step in zip(rows(out)[1:], (3, 5, 7), strict=True):
+        same = row.keys() - {*TIMES, "step", "lr", "tokens", "flops", "skipped"}
+        assert {"loss", "mlm", "gradient_norm"} <= same
+        assert {name: row[name] for name in same} == {name: alone[step][name] for name in same}
 
 
-def test_a_stopped_run_that_is_broken_does_not_say_that_it_was_saved(
+def test_no_state_is_saved_while_steps_are_left_out(
     full_recipe: Recipe, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    poison(monkeypatch, 4, math.nan)
-    before_step(monkeypatch, 5, lambda: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(Failed, match=r"the last good state is .*0000003"):
-        pretrain(full_recipe.but(log_every=100), shards, tmp_path / "run")
-    assert saved(tmp_path / "run") == [3]
+    """What came before may have spoiled the weights."""
+    monkeypatch.setattr(checkpoint, "KEEP", 100)
+    poison(monkeypatch, math.nan, 3, 4, 6)
+    pretrain(full_recipe.but(checkpoint_every=1), shards, tmp_path / "run")
+    assert saved(tmp_path / "run") == [1, 2, 5, 7]
+
+
+@pytest.mark.parametrize(("log_every", "checkpoint_every"), [(1, 1), (100, 1), (3, 2), (2, 100)])
+def test_a_few_steps_in_a_row_that_are_left_out_end_the_run(
+    log_every: int, checkpoint_every: int, full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    recipe = full_recipe.but(steps=12, log_every=log_every, checkpoint_every=checkpoint_every)
+    out = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch, math.nan, *range(3, 13))
+        with pytest.raises(
+            Failed,
+            match=r"^5 steps in a row had to be left out by step (7|8|9|12): .* try a lower lr, a longer optimizer",
+        ) as caught:
+            pretrain(recipe, shards, out)
+    assert "\n" not in str(caught.value)
+    assert (f"last good state is {out}" in str(caught.value)) == bool(saved(out))
+    assert all(step < 7 for step in saved(out))
+    for step in saved(out):
+        assert all(bool(value.isfinite().all()) for value in tensors(out, step).values())
+
+
+def test_what_was_left_out_before_a_stop_is_remembered(full_recipe: Recipe, shards: Shards, tmp_path: Path) -> None:
+    out, recipe = tmp_path / "run", full_recipe.but(steps=12)
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch, math.nan, 3, 4, 5)
+        before_step(patch, 5, lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(Interrupted):
+            pretrain(recipe, shards, out)
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch, math.nan, 1, 2)  # steps 6 and 7
+        with pytest.raises(Failed, match="5 steps in a row"):
+            pretrain(recipe, shards, out)
+
+
+@pytest.mark.parametrize(("step", "skipped"), [(3, [0] * 7), (6, [0, 0, 0, 0, 0, 1, 1])], ids=["early", "later"])
+def test_a_gradient_that_explodes_is_left_out_once_it_is_known_what_is_usual(
+    step: int, skipped: list[int], full_recipe: Recipe, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady, "SETTLED", 4)
+    poison(monkeypatch, 1e4, step)
+    pretrain(full_recipe.but(log_every=1), shards, tmp_path / "run")
+    assert [row["skipped"] for row in rows(tmp_path / "run")] == skipped
+
+
+# ---- what is seen -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time that only passes while data is made, 3 s, a step is taken, 1 s, a network is copied to be saved, 5 s, or is
+    probed, 100 s; with a bend after step 4: from then on a step takes 2 s."""
+    now = 0.0
+
+    def after(seconds: Callable[[Any], float], act: Callable[..., Any]) -> Callable[..., Any]:
+        def acting(*arguments: Any) -> Any:
+            nonlocal now
+            now += seconds(arguments)
+            return act(*arguments)
+
+        return acting
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    monkeypatch.setattr(trainer, "Pace", partial(trainer.Pace, now=lambda: now))
+    monkeypatch.setattr(Batches, "__getitem__", after(lambda _: 3.0, Batches.__getitem__))
+    monkeypatch.setattr(Learner, "step", after(lambda given: 1.0 if given[1] < 4 else 2.0, Learner.step))
+    monkeypatch.setattr(checkpoint.Checkpoints, "save", after(lambda _: 5.0, checkpoint.Checkpoints.save))
+    monkeypatch.setattr(Engine, "measure", after(lambda _: 100.0, Engine.measure))
+
+
+@pytest.mark.usefixtures("clock")
+def test_speed_wait_and_time(full_recipe: Recipe, shards: Shards, tmp_path: Path) -> None:
+    """Rows at 2, 4, 6 and 7, saved at 3, 6 and 7. What a probe takes is in the time, and in no row's speed."""
+    pretrain(full_recipe, shards, tmp_path / "run", probe=lambda _: {"x": 1.0})
+    _, *found = rows(tmp_path / "run")
+    seconds = [8.0, 13.0, 10.0, 10.0]  # 2 x (3 + 1), the same and a save, 2 x (3 + 2), 3 + 2 and a save
+    assert [row["loader_wait"] for row in found] == [pytest.approx(w) for w in (6 / 8, 6 / 13, 6 / 10, 3 / 10)]
+    tokens = [found[0]["tokens"], *(after["tokens"] - before["tokens"] for before, after in pairwise(found))]
+    speeds = [t / s for t, s in zip(tokens, seconds, strict=True)]
+    assert [row["tokens_per_second"] for row in found] == [pytest.approx(speed) for speed in speeds]
+    assert [row["seconds"] for row in found] == [108.0, 121.0, 131.0, 141.0]
+    cost = json.loads((tmp_path / "run" / "cost.json").read_text())
+    assert cost["seconds"] == 241.0  # with the probe at the end
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_time_left_is_right_after_a_stop_and_knows_of_saves_and_probes(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: dict[int, float | None] = {}
+    monkeypatch.setattr(Progress, "update", lambda _, done, __, left=None: shown.update({done: left}))
+    recipe, out = full_recipe.but(steps=24), tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        before_step(patch, 13, lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(Interrupted):
+            pretrain(recipe, shards, out, probe=lambda _: {"x": 1.0}, probe_every=8)
+    pretrain(recipe, shards, out, probe=lambda _: {"x": 1.0}, probe_every=8)
+    assert shown[1] is None
+    assert shown[2] == 22 * 4 + 3 * 100  # nothing was saved yet
+    assert shown[9] == pytest.approx(15 * (4 + 5 + 5) / 3 + 2 * 100 + 5 * 5)  # steps have become slower
+    assert shown[13] == pytest.approx(11 * (4 + 5 * 4) / 5 + 2 * 100 + 4 * 5)
+    assert shown[14] == pytest.approx(10 * 5 + 2 * 100 + 4 * 5)  # by what is seen from here on
+    assert shown[23] == pytest.approx(5 + 100 + 5)
+    assert shown[24] == 0
+
+
+def test_a_row_has_what_was_computed_and_a_known_card_the_share_of_its_peak(
+    full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = importlib.import_module("crossling.recipe.pretrain")
+    monkeypatch.setattr(home, "_machine", lambda _: Machine("2 x GPU", 1e12))
+    pretrain(full_recipe, shards, tmp_path / "run")
+    for with_card, without in zip(rows(tmp_path / "run"), rows(uninterrupted), strict=True):
+        a_token = with_card["flops"] / with_card["tokens"]
+        assert with_card["mfu"] == pytest.approx(a_token * with_card["tokens_per_second"] / 1e12)
+        assert "mfu" not in without
+        assert with_card["flops"] == without["flops"]
+
+
+def test_what_is_shown(full_recipe: Recipe, shards: Shards, capsys: Any, tmp_path: Path) -> None:
+    pretrain(full_recipe, shards, tmp_path / "run")
+    last, cost = capsys.readouterr().err.splitlines()[-2:]
+    row = rows(tmp_path / "run")[-1]
+    terms = " ".join(f"{term} {row[term]:.3f}" for term in ("mlm", "mrtd", "tlm", "trtd", "xlco"))
+    speed = f"{row['tokens_per_second']:,.0f} tokens/s  {row['loader_wait']:.0%} loading"
+    assert last == f"run 7/7  {terms}  {speed}  0 s left"
+    assert cost.startswith("trained 7 steps: ")
 
 
 # ---- probes -------------------------------------------------------------------------------------------------

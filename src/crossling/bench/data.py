@@ -26,11 +26,13 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from crossling.babel import babel
-from crossling.bench.row import Row, processor, rate
+from crossling.bench.row import Row, rate
+from crossling.bench.setting import Setting
 from crossling.corpora.corpus import Corpora, Text
 from crossling.data.batches import Batches
 from crossling.data.encode import encode
 from crossling.data.shards import Shards
+from crossling.hardware import processor
 from crossling.objectives import MLM, TLM
 from crossling.sampling import Sampling
 from crossling.vocabulary.vocab import vocab
@@ -45,7 +47,8 @@ LINES = 50_000  # encoded by both
 STEP_TOKENS = 1_048_576
 
 
-def rows(corpora: Path | None = None) -> Iterator[Row]:
+def rows(at: Setting) -> Iterator[Row]:
+    corpora = at.corpora
     # One core each: neither the fast tokenizer nor SentencePiece may use more.
     os.environ |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     with tempfile.TemporaryDirectory(prefix="crossling-bench-") as folder:

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import os
-import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,11 +18,16 @@ class Row:
     unit: str
     device: str
     peer_name: str = ""
+    bench: str = ""  # that it is from
+    path: str | None = None  # which way of ours was taken: fused kernels, compiled, or plain
+    mfu: float | None = None  # share of what the device does in one large matrix product, measured in the same run
+    peak_gib: float | None = None  # of the device's memory
+    peer_peak_gib: float | None = None
 
-
-def processor() -> str:
-    """What figures of one core were measured on."""
-    return f"CPU, {os.cpu_count()} cores ({platform.machine()})"
+    def dump(self) -> dict[str, Any]:
+        """What `--json` prints: fields that do not apply are absent, but for the peer, which is null."""
+        always = ("peer", "ratio")
+        return {name: value for name, value in asdict(self).items() if name in always or value not in (None, "")}
 
 
 def rate(work: Callable[[int], int], seconds: float) -> float:

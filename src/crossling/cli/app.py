@@ -56,6 +56,7 @@ def main() -> None:
     # Threads that spin while they wait for each other make a busy machine up to five times slower; with few spins an
     # idle one loses some 7%. Must be set before torch is first imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its remarks on performance, once for every process
     warnings.showwarning = lambda message, *_, **__: print(f"crossling: note: {message}", file=sys.stderr)
     try:
         app()
@@ -80,5 +81,6 @@ def main() -> None:
 
 
 def _end(sentence: str, status: int) -> None:
-    print(f"crossling: {sentence}", file=sys.stderr)
+    if sentence:
+        print(f"crossling: {sentence}", file=sys.stderr)
     sys.exit(status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from crossling import __version__
 from crossling.cli.options import Json, Out, Seed
 
 
@@ -80,24 +81,43 @@ def report(
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="data; all if none is given.")] = None,
-    corpora: Annotated[Path | None, typer.Option(help="Text to measure on; else embedded languages.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="step, attention, head, data, encode, evaluate, growth; all if none is given."
+        ),
+    ] = None,
+    corpora: Annotated[Path | None, typer.Option(help="Text for data to read; else embedded languages.")] = None,
+    size: Annotated[
+        str | None, typer.Option(help="tiny, small, base, large or xl; if not said base, on a CPU less than tiny.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="A file for the results; how cost grows is drawn beside it.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Speed and memory of the parts, each beside its peer, in one run.
 
-    Example: crossling bench data
+    Example: crossling bench step attention -o benchmarks/results/step.json
     """
     from crossling.bench import bench
+    from crossling.bench.results import Results, figure
 
-    table = Table("bench", "ours", "peer", "ratio", "unit", "beside")
-    for row in bench(names or (), corpora):
-        if json_:
-            print(json.dumps(asdict(row)), flush=True)
-        figures = (f"{value:,.3g}" if value and value < 100 else f"{value or 0:,.0f}" for value in (row.ours, row.peer))
-        table.add_row(row.name, *figures, f"{row.ratio:.3g}x" if row.ratio else "", row.unit, row.peer_name)
-    if not json_:
-        Console().print(table)
+    measured = bench(names or (), corpora, size)
+    kept = Results(out, " ".join(["crossling", *sys.argv[1:]]), __version__) if out else None
+    table = Table("bench", "ours", "peer", "ratio", "unit", "MFU", "GiB", "beside")
+    try:
+        for row in measured:
+            if kept is not None:
+                kept.add(row)
+            if json_:
+                print(json.dumps(row.dump()), flush=True)
+            shares = [f"{share:.3g}{times}" if share else "" for share, times in ((row.ratio, "x"), (row.mfu, ""))]
+            figures = [figure(value) for value in (row.ours, row.peer, row.peak_gib)]
+            table.add_row(row.name, *figures[:2], shares[0], row.unit, shares[1], figures[2], row.peer_name)
+    finally:  # what was measured before something failed
+        if not json_ and table.rows:
+            Console().print(table)
 
 
 def _print_json(rows: list[dict[str, object]]) -> None:

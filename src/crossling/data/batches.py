@@ -3,13 +3,17 @@
 Every random draw is a function of (seed, stream, step, position in the global batch), so nothing depends on how a
 batch is split over ranks, micro-batches or workers, and the state of the data is one number: the step. Every example
 of a corpus is seen before any is repeated.
+
+A step is cut into parts before anything is read. A part is one micro-batch: the parts of a process follow each other,
+those of several processes stand side by side, and what is in a part knows nothing of either.
 """
-# G groups (a language of text, or one corpus in one language pair), N examples of a step
+# G groups (a language of text, or one corpus in one language pair), N examples of a step, U units of E examples
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -29,7 +33,7 @@ from crossling.vocabulary.vocabulary import BOS, EOS
 
 MULTIPLE = 8  # rows are multiples of this: what the GPU's attention kernels are built for
 LOOKED_AT = 1000  # rows of a bitext whose length stands for all of it
-DRAW, CORRUPT = 0, 1  # what a random stream is for; part of its key
+DRAW, CORRUPT, DROPOUT = 0, 1, 2  # what a random stream is for; part of its key
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,6 @@ class Examples:
     ids: Sequence[np.ndarray]
     others: Sequence[np.ndarray] = ()  # the translations, for pairs
     row_N: np.ndarray | None = None  # equal for all translations of one row of a multi-way set; unique otherwise
-    corpus_N: np.ndarray | None = None  # which corpus each pair is from
 
     def alone(self) -> Sequences:
         """<s> ids"""
@@ -73,13 +76,9 @@ class Corrupted:
     each: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
     paired: bool = False  # row k of every input is to hold the same examples
 
-    def between(self, start: int, stop: int) -> Corrupted:
-        inputs = {name: sequences.between(start, stop) for name, sequences in self.inputs.items()}
-        return Corrupted(inputs, {name: values[start:stop] for name, values in self.each.items()}, self.paired)
-
-
-# How the work of a step may be split into micro-batches: between rows, between examples, or not at all.
-Split = Literal["rows", "examples", "never"]
+    @property
+    def tokens(self) -> int:
+        return sum(int(sequences.lengths_N.sum()) for sequences in self.inputs.values())
 
 
 class Task(Protocol):
@@ -90,23 +89,31 @@ class Task(Protocol):
     @property
     def length(self) -> int: ...  # tokens of a sequence at most
     @property
-    def split(self) -> Split: ...
-    def examples(self, expected_length: float) -> int: ...  # of one step, over all ranks
+    def whole(self) -> bool: ...  # a step is one part in each process: its examples are told from each other
+    def examples(self, expected_length: float) -> int: ...  # of one step, over all processes
+    def units(self, group_N: np.ndarray, noise: Noise) -> np.ndarray: ...  # [U, E]: which examples stay together
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted: ...
     def counts(self, batch: Batch) -> dict[str, int]: ...
 
 
 @dataclass(frozen=True)
 class Work:
-    """One step of one rank: micro-batches by task, and what each loss term is to be divided by."""
+    """One step of one process: micro-batches by task, and what each loss term is to be divided by, once summed over
+    all processes."""
 
     micro: list[tuple[str, Batch]]
     counts: dict[str, int]
     tokens: int  # real ones, padding not counted
+    seeds: list[int] = field(default_factory=list)  # of the dropout of each micro-batch: the same in any process
+
+    def pin_memory(self) -> Work:
+        """As the loader asks for it: what is pinned is copied to the device while that computes."""
+        micro = [(name, {key: values.pin_memory() for key, values in batch.items()}) for name, batch in self.micro]
+        return replace(self, micro=micro)
 
 
 class Batches(Dataset[Work]):
-    """batches[step] is the work of that step."""
+    """batches[step] is the work of that step in one of `processes`."""
 
     def __init__(
         self,
@@ -116,34 +123,48 @@ class Batches(Dataset[Work]):
         seed: int,
         micro_tokens: int,
         alternate: bool = False,  # text on even steps, pairs on odd ones
+        rank: int = 0,
+        processes: int = 1,
     ) -> None:
         self.tasks, self.micro_tokens, self.mask = tasks, micro_tokens, shards.vocabulary_size - 1
+        self.rank, self.processes = rank, processes
         # With one stream alone there is nothing to alternate with.
         self.alternate = alternate and len({task.stream for task in tasks.values()}) == 2
         # Keyed by its name and not by its place, so that turning one task off leaves the others' data as they are.
         self.keys = {name: [seed, int.from_bytes(name.encode())] for name in tasks}
         self.groups = {name: _groups(shards, task, sampling) for name, task in tasks.items()}
-        self.draws = {name: self._draws(name) for name in tasks}
+        self.draws: dict[str, Draws] = {}
+        self.lengths: dict[str, float] = {}  # tokens of an example of each task, on average
+        self.parts: dict[str, int] = {}  # of a step, over all processes
+        for name in tasks:
+            self._plan(name)
 
-    def _draws(self, name: str) -> Draws:
+    def _plan(self, name: str) -> None:
         groups, task = self.groups[name], self.tasks[name]
         rate_G, length_G = (np.array([getattr(group, what) for group in groups]) for what in ("rate", "mean_length"))
         if task.stream == "text":
             rate_G = rate_G / (length_G - 1)  # rates of text are of tokens, and a draw takes a block of them
         rate_G = rate_G / rate_G.sum()
-        number = task.examples(float(rate_G @ length_G))
+        self.lengths[name] = length = float(rate_G @ length_G)
+        number = task.examples(length)
         if number > MOST_EXAMPLES or task.length > LONGEST:
             raise BadInput(
                 f"{name} asks for {number:,} sequences of up to {task.length:,} tokens a step; at most"
                 f" {MOST_EXAMPLES:,} of {LONGEST:,} can be drawn: set {name}.tokens or {name}.length lower"
             )
-        return Draws(
+        self.draws[name] = Draws(
             rate_G.tolist(), [len(group) for group in groups], number, [*self.keys[name], DRAW], sum(name.encode())
         )
+        units = len(task.units(np.zeros(number, dtype=np.int64), self._noise(name, 0)))
+        if units < self.processes:
+            raise BadInput(
+                f"{name} has {units} examples a step, fewer than the {self.processes} processes that are to share them;"
+                " give it a larger batch, or start fewer processes"
+            )
+        self.parts[name] = parts(number * length, self.micro_tokens, units, self.processes, task.whole)
 
     def __getitem__(self, step: int) -> Work:
-        micro: list[tuple[str, Batch]] = []
-        counts: dict[str, int] = {}
+        work = Work([], {}, 0)
         tokens = 0
         for name, task in self.tasks.items():
             turn = step
@@ -151,50 +172,58 @@ class Batches(Dataset[Work]):
                 if (task.stream == "pairs") != (step % 2 == 1):
                     continue
                 turn = step // 2  # so that a stream leaves out nothing
-            corrupted = self._corrupted(name, turn)
-            tokens += sum(int(sequences.lengths_N.sum()) for sequences in corrupted.inputs.values())
-            for batch in _packed(corrupted, task, self.micro_tokens):
-                micro.append((name, batch))
+            for part, corrupted in self._corrupted(name, turn):
+                batch = _packed(corrupted, task.length)
+                work.micro.append((name, batch))
+                work.seeds.append(self._seed(name, turn, part))
+                tokens += corrupted.tokens
                 for term, count in task.counts(batch).items():
-                    counts[term] = counts.get(term, 0) + count
-        return Work(micro, counts, tokens)
+                    work.counts[term] = work.counts.get(term, 0) + count
+        return replace(work, tokens=tokens)
 
     def of(self, name: str, step: int) -> Iterator[Batch]:
         """The micro-batches of one task."""
-        return _packed(self._corrupted(name, step), self.tasks[name], self.micro_tokens)
+        return (_packed(corrupted, self.tasks[name].length) for _, corrupted in self._corrupted(name, step))
 
-    def _corrupted(self, name: str, step: int) -> Corrupted:
-        task, groups = self.tasks[name], self.groups[name]
+    def _corrupted(self, name: str, step: int) -> Iterator[tuple[int, Corrupted]]:
+        """The parts of this process, each with its number. Nothing of the others is read."""
+        task, noise = self.tasks[name], self._noise(name, step)
         group_N, index_N = self.draws[name][step]
-        noise = Noise([*self.keys[name], CORRUPT], step, len(group_N))
+        units = np.array_split(task.units(group_N, noise), self.parts[name])
+        for part in range(self.rank, len(units), self.processes):
+            chosen = units[part].ravel()
+            of_chosen = noise.of(chosen)
+            yield (
+                part,
+                task.corrupt(self._read(name, group_N[chosen], index_N[chosen], of_chosen), of_chosen, self.mask),
+            )
+
+    def _read(self, name: str, group_N: np.ndarray, index_N: np.ndarray, noise: Noise) -> Examples:
+        groups = self.groups[name]
         drawn = [groups[group].example(index) for group, index in zip(group_N.tolist(), index_N.tolist(), strict=True)]
-        if task.stream == "text":
-            return task.corrupt(Examples([ids for ids, _, _ in drawn]), noise, self.mask)
+        if self.tasks[name].stream == "text":
+            return Examples([ids for ids, _, _ in drawn])
         # Either order, so that no language always comes first.
         turned = [(b, a) if turn else (a, b) for (a, b, _), turn in zip(drawn, noise.each("order") < 0.5, strict=True)]
         rows = np.asarray([row for _, _, row in drawn])
-        return task.corrupt(Examples([a for a, _ in turned], [b for _, b in turned], rows, group_N), noise, self.mask)
+        return Examples([a for a, _ in turned], [b for _, b in turned], rows)
+
+    def _noise(self, name: str, step: int) -> Noise:
+        return Noise([*self.keys[name], CORRUPT], step, self.draws[name].number)
+
+    def _seed(self, name: str, step: int, part: int) -> int:
+        return int(np.random.SeedSequence([*self.keys[name], DROPOUT, step, part]).generate_state(1, np.uint64)[0])
 
 
-def _packed(corrupted: Corrupted, task: Task, micro_tokens: int) -> Iterator[Batch]:
-    """Rows of the task's length, as many at once as `micro_tokens` allows."""
-    width = -(-task.length // MULTIPLE) * MULTIPLE
-    if task.split == "examples":
-        for part in _parts(corrupted, micro_tokens):
-            yield _rows(part, width)
-        return
-    batch = _rows(corrupted, width)
-    if task.split == "never":
-        yield batch
-        return
-    # Of a step that is split between rows only these are handed on: an example is known by its segment.
-    rows = {name: values for name, values in batch.items() if values.ndim == 2}
-    at_once = max(1, micro_tokens // width)
-    for start in range(0, len(next(iter(rows.values()))), at_once):
-        yield {name: values[start : start + at_once] for name, values in rows.items()}
+def parts(tokens: float, micro_tokens: int, units: int, processes: int, whole: bool = False) -> int:
+    """Into how many parts a step is cut: as many for each process, none larger than need be, none empty."""
+    each = 1 if whole else math.ceil(tokens / (micro_tokens * processes))
+    return processes * min(each, units // processes)
 
 
-def _rows(corrupted: Corrupted, width: int) -> Batch:
+def _packed(corrupted: Corrupted, length: int) -> Batch:
+    """Rows of the task's length."""
+    width = -(-length // MULTIPLE) * MULTIPLE
     batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.each.items()}
     shared = None
     if corrupted.paired:
@@ -203,15 +232,6 @@ def _rows(corrupted: Corrupted, width: int) -> Batch:
     for name, sequences in corrupted.inputs.items():
         batch |= pack(sequences, width, name, shared)
     return batch
-
-
-def _parts(corrupted: Corrupted, micro_tokens: int) -> Iterator[Corrupted]:
-    """Examples in their order, about `micro_tokens` at once."""
-    tokens_N = np.sum([sequences.lengths_N for sequences in corrupted.inputs.values()], axis=0)
-    part_N = np.cumsum(tokens_N) // micro_tokens
-    starts = np.flatnonzero(np.diff(part_N, prepend=-1))
-    for start, stop in zip(starts, [*starts[1:], len(tokens_N)], strict=True):
-        yield corrupted.between(int(start), int(stop))
 
 
 _NOTHING = np.empty(0, dtype=np.int64)

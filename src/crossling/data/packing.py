@@ -37,11 +37,6 @@ class Sequences:
         """Where each token stands in its sequence."""
         return places(self.lengths_N)
 
-    def between(self, start: int, stop: int) -> Sequences:
-        """Some of them."""
-        first, last = int(self.lengths_N[:start].sum()), int(self.lengths_N[:stop].sum())
-        return Sequences(self.lengths_N[start:stop], {name: each[first:last] for name, each in self.tokens.items()})
-
 
 def fit(lengths: Sequence[int], width: int) -> list[list[int]]:
     """Which sequences share a row: the longest first, each into the fullest row that still has room (best fit)."""
@@ -65,8 +60,9 @@ def fit(lengths: Sequence[int], width: int) -> list[list[int]]:
 
 def pack(sequences: Sequences, width: int, name: str, rows: list[list[int]] | None = None) -> Batch:
     """Every array of the tokens as rows [R, W]: ids padded with <pad>, marks with False, numbers with 0. Beside them
-    NAME_segments [R, W], the number of the sequence a token belongs to (from 1 on; 0 is padding), and NAME_starts [N],
-    where each sequence begins in the flattened rows. Which sequences share a row may be told.
+    NAME_segments [R, W], the number of the sequence a token belongs to (from 1 on; 0 is padding), NAME_starts [N],
+    where each sequence begins in the flattened rows, and for each kind of marks MARKS_at [M], where they are: a device
+    would have to stop and count. Which sequences share a row may be told.
     """
     lengths = sequences.lengths_N.tolist()
     rows = fit(lengths, width) if rows is None else rows
@@ -81,6 +77,8 @@ def pack(sequences: Sequences, width: int, name: str, rows: list[list[int]] | No
         return torch.from_numpy(packed.reshape(len(rows), width))
 
     batch = {n: filled(values, PAD if values.dtype == np.int64 else 0) for n, values in sequences.tokens.items()}
+    marks = {n: values for n, values in sequences.tokens.items() if values.dtype == np.bool_}
+    batch |= {f"{n}_at": torch.from_numpy(np.sort(place_P[values])) for n, values in marks.items()}
     batch[f"{name}_segments"] = filled(sequences.numbers + 1, 0)
     batch[f"{name}_starts"] = torch.from_numpy(starts_N)
     return batch

@@ -23,6 +23,7 @@ from crossling.evaluate import charts
 from crossling.evaluate.charts import LineChart, Series
 from crossling.evaluate.runs import Run, collect
 from crossling.evaluate.scores import Row, Summary, summary
+from crossling.progress import duration
 
 COLOURS = 6
 LEARNED_AUC = 0.7  # below it, coloured tokens would only show noise
@@ -163,12 +164,6 @@ class Measured:
             if (row["task"], row.get("protocol", ""), row["metric"], row.get("split", "test"))
             == (measure.task, measure.protocol, measure.metric, measure.split)
         ]
-
-
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _curves(runs: Sequence[Measured]) -> list[LineChart]:

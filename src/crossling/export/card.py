@@ -10,9 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from transformers import PreTrainedModel
 
 from crossling.evaluate.charts import compact
-from crossling.evaluate.report import duration
 from crossling.export.facts import Facts
 from crossling.model.transformer import CrosslingModel
+from crossling.progress import duration
 from crossling.recipe.recipe import OBJECTIVES
 from crossling.recipes import RECIPES
 

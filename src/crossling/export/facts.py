@@ -46,11 +46,11 @@ class Facts:
 
 
 def facts(run: Path) -> Facts:
-    """Of the run at its newest checkpoint."""
+    """Of the run at its newest checkpoint that is whole."""
     recipe = Recipe.load(run / "recipe.json")
     size, differences = nearest_recipe(recipe)
     stored = _read(run / "recipe.json")
-    state = _read(checkpoint.all_steps(run / "checkpoints")[-1] / "state.json")
+    state = _read(checkpoint.newest_whole(run) / checkpoint.STATE)
     data, started = stored.get("data") or {}, stored.get("init") or {}
     return Facts(
         recipe.dump(),

@@ -20,6 +20,7 @@ AUTO_MAP = {
     "AutoModelForPreTraining": f"{ENTRY}.CrosslingForPreTraining",
 }
 _IMPORT = re.compile(r"^from crossling\.model\.(\w+) import", re.MULTILINE)
+_KERNEL = re.compile(r"^try:\n    from crossling\.model.*\nexcept .*\n    kernel = None.*\n", re.MULTILINE)
 _REGISTER = re.compile(r"^Auto\w+\.register\(.*\)\n", re.MULTILINE)  # a second folder would meet the first's names
 
 
@@ -32,10 +33,16 @@ def sources() -> dict[str, str]:
         if name not in found:
             text = (Path(heads.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
             waiting += _IMPORT.findall(text)
-            found[name] = _REGISTER.sub("", _IMPORT.sub(r"from .\1 import", text)).rstrip() + "\n"
+            found[name] = _plain(text)
     return {
         f"{name}.py": f"# Part of crossling, under the Apache License 2.0.\n{found[name]}" for name in sorted(found)
     }
+
+
+def _plain(text: str) -> str:
+    """The kernels stay behind: they are for those who train."""
+    text = _KERNEL.sub("kernel = None\n", text)
+    return _REGISTER.sub("", _IMPORT.sub(r"from .\1 import", text)).rstrip() + "\n"
 
 
 def write_code(folder: Path) -> None:

@@ -17,8 +17,8 @@ from crossling.data.blocks import FULL
 from crossling.data.rates import check_focus, pair_counts, unordered
 from crossling.data.shards import Bitext, Shards
 from crossling.errors import BadInput
-from crossling.inspect.cost import Load
 from crossling.recipe import Recipe
+from crossling.recipe.cost import Load
 from crossling.sampling import RULES, OutOfReach, Pair, Sampling
 from crossling.sampling.sampling import NOTHING
 
@@ -79,12 +79,9 @@ def text(recipe: Recipe, shards: Shards) -> Drawn[str] | None:
     loads = {}
     seen = dict.fromkeys(rates, 0.0)
     for name, task in tasks.items():
-        lengths = {language: _block(entry, task.length) for language, entry in entries.items()}
-        blocks = {language: rate / (lengths[language] - 1) for language, rate in rates.items()}  # without <s>
-        total = sum(blocks.values())
-        loads[name] = _load(task, {language: n / total for language, n in blocks.items()}, lengths)
+        loads[name], blocks = _text_load(task, shards, rates)
         for language, rate in rates.items():
-            seen[language] += recipe.turns("text") * loads[name].examples * rate / total
+            seen[language] += recipe.turns("text") * loads[name].examples * rate / blocks
     return Drawn(counts, rates, {language: seen[language] / n for language, n in counts.items()}, loads)
 
 
@@ -102,13 +99,7 @@ def pairs(recipe: Recipe, shards: Shards) -> Drawn[Pair] | None:
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         rates = recipe.sampling.of_pairs(counts)
-    loads = {}
-    for name, task in tasks.items():
-        lengths = dict.fromkeys(counts, 0.0)
-        for bitext in shards.bitexts:
-            if bitext.pairs and (pair := unordered(bitext.languages)) in counts:
-                lengths[pair] += _joined(shards, bitext, task.length) * bitext.pairs / counts[pair]
-        loads[name] = _load(task, rates, lengths)
+    loads = {name: _pair_load(task, shards, rates, counts) for name, task in tasks.items()}
     draws = recipe.turns("pairs") * sum(load.examples for load in loads.values())
     epochs = {pair: draws * rates[pair] / n for pair, n in counts.items()}
     return Drawn(counts, rates, epochs, loads, "; ".join(str(note.message) for note in notes))
@@ -130,6 +121,35 @@ def pairs_by_rule(recipe: Recipe, shards: Shards) -> dict[str, Drawn[Pair] | str
                 found[name] = drawn
             break
     return found
+
+
+def loads(recipe: Recipe, shards: Shards, of_text: Drawn[str] | None, of_pairs: Drawn[Pair] | None) -> dict[str, Load]:
+    """What the objectives of a recipe read where text and pairs are drawn as for another one."""
+    found = {}
+    for name, task in recipe.objectives.items():
+        if task.stream == "text":
+            assert of_text is not None
+            found[name], _ = _text_load(task, shards, of_text.rates)
+        else:
+            assert of_pairs is not None
+            found[name] = _pair_load(task, shards, of_pairs.rates, of_pairs.counts)
+    return found
+
+
+def _text_load(task: Task, shards: Shards, rates: Mapping[str, float]) -> tuple[Load, float]:
+    """Also how many blocks a token that is drawn is of: rates of text are of tokens, and blocks are drawn."""
+    lengths = {language: _block(shards.manifest["text"][language], task.length) for language in rates}
+    blocks = {language: rate / (lengths[language] - 1) for language, rate in rates.items()}  # without <s>
+    total = sum(blocks.values())
+    return _load(task, {language: n / total for language, n in blocks.items()}, lengths), total
+
+
+def _pair_load(task: Task, shards: Shards, rates: Mapping[Pair, float], counts: Mapping[Pair, int]) -> Load:
+    lengths = dict.fromkeys(counts, 0.0)
+    for bitext in shards.bitexts:
+        if bitext.pairs and (pair := unordered(bitext.languages)) in counts:
+            lengths[pair] += _joined(shards, bitext, task.length) * bitext.pairs / counts[pair]
+    return _load(task, rates, lengths)
 
 
 def _load(task: Task, rates: Mapping[Key, float], lengths: Mapping[Key, float]) -> Load:

@@ -14,6 +14,7 @@ from crossling.evaluate import charts
 from crossling.inspect.density import CELL, DOWNSTREAM, MARGIN, Density, Scale, density, scale
 from crossling.inspect.draws import Drawn, spelled
 from crossling.inspect.plan import Plan
+from crossling.inspect.tables import days
 from crossling.sampling import Pair
 
 STYLE = Path(charts.__file__).parent  # the style sheet is that of the report
@@ -29,7 +30,7 @@ def write_page(plan: Plan, shards: Path, out: Path) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"compact": charts.compact, "spelled": spelled, "figure": figure}
+    environment.filters |= {"compact": charts.compact, "spelled": spelled, "figure": figure, "days": days}
     drawn = {rule: each for rule, each in plan.rules.items() if isinstance(each, Drawn)}
     languages = _languages(drawn)
     tested = [language for language in languages if language in DOWNSTREAM]

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossling.data.shards import Shards
+from crossling.hardware import Card
 from crossling.inspect import draws
-from crossling.inspect.cost import Load, flops_per_token, network, parameters
 from crossling.inspect.draws import Drawn, spelled
+from crossling.inspect.estimate import Estimate, Published, estimate, published
 from crossling.recipe import Recipe
+from crossling.recipe.cost import Load, flops_per_token, network, parameters, tokens
 from crossling.sampling import Pair
 
 
@@ -22,12 +24,13 @@ class Plan:
     text: Drawn[str] | None
     pairs: Drawn[Pair] | None  # under the rule of the recipe; also none where that rule cannot be had
     rules: dict[str, Drawn[Pair] | str]  # under every rule, or why not
+    estimate: Estimate
+    published: list[Published]  # the sizes of the recipe's paper, on the same cards
 
     @property
     def tokens_per_step(self) -> float:
         """On average, where text and pairs take turns."""
-        of = {name: self.recipe.turns(objective.stream) for name, objective in self.recipe.objectives.items()}
-        return sum(load.tokens * of[name] for name, load in self.loads.items()) / self.recipe.steps
+        return tokens(self.recipe, self.loads) / self.recipe.steps
 
     def dump(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -39,6 +42,8 @@ class Plan:
             "parameters_by_part": self.parameters,
             "flops_per_token": self.flops_per_token,
             "tokens_per_step": self.tokens_per_step,
+            **self.estimate.dump(),
+            "published": [each.dump() for each in self.published],
             "examples_per_step": {name: load.examples for name, load in self.loads.items()},
             "counts": {s: {spelled(key): n for key, n in drawn.counts.items()} for s, drawn in there.items()},
             "rates": {stream: drawn.dump()["rates"] for stream, drawn in there.items()},
@@ -50,8 +55,8 @@ class Plan:
         }
 
 
-def plan(recipe: Recipe, shards: Shards) -> Plan:
-    """What the recipe would do with the shards."""
+def plan(recipe: Recipe, shards: Shards, card: Card, gpus: int = 1) -> Plan:
+    """What the recipe would do with the shards on these cards."""
     recipe.check()
     text, rules = draws.text(recipe, shards), draws.pairs_by_rule(recipe, shards)
     rule = recipe.sampling.pair_rule
@@ -59,13 +64,19 @@ def plan(recipe: Recipe, shards: Shards) -> Plan:
     pairs = strict if isinstance(strict, Drawn) else relaxed
     assert pairs is None or isinstance(pairs, Drawn)  # relaxed, every rule can be had
     loads = {**(text.loads if text else {}), **(pairs.loads if pairs else {})}
+    loads = {name: loads[name] for name in recipe.objectives}
     net = network(recipe, shards.vocabulary_size)
+    others = published(
+        recipe, lambda other: draws.loads(other, shards, text, pairs), shards.vocabulary_size, card, gpus
+    )
     return Plan(
         recipe,
         parameters(net),
         flops_per_token(recipe, net, loads),
-        {name: loads[name] for name in recipe.objectives},
+        loads,
         text,
         pairs if pairs is strict or recipe.sampling.relax else None,
         rules,
+        estimate(recipe, net, loads, card, gpus),
+        [*others],
     )

@@ -8,7 +8,9 @@ from typing import Any
 from rich.table import Table
 
 from crossling.evaluate.charts import compact
+from crossling.inspect.budget import Choice
 from crossling.inspect.draws import Drawn, spelled
+from crossling.inspect.estimate import Estimate
 from crossling.inspect.plan import Plan
 
 ROWS = 12
@@ -22,6 +24,33 @@ def tables(plan: Plan) -> Iterator[Table]:
     if drawn:
         yield _rules(plan)
         yield _groups("pair", "there are", drawn)
+    if plan.published:
+        yield _published(plan)
+
+
+def budget(choice: Choice) -> Table:
+    """What a budget buys; the command that trains it is for the caller to print, as it is."""
+    recipe, found = choice.recipe, choice.estimate
+    table = Table("", "", title=f"the budget: {choice.size or recipe.name}, {recipe.steps:,} steps", show_header=False)
+    table.add_row("steps", f"{choice.why}: {choice.tokens_per_parameter:,.0f} tokens for each parameter of the layers")
+    table.add_row("memory", _memory(found))
+    table.add_row("time", _time(found))
+    table.add_row("rate", f"{recipe.lr:g} at its peak, the recipe's own at its own batch")
+    return table
+
+
+def _memory(found: Estimate) -> str:
+    room = "" if found.memory.fits(found.card) else ", more than there is room for"
+    shared = ", weights and optimizer shared out (FSDP2)" if found.memory.sharded else ""
+    return f"{found.memory.gib:,.1f} GiB of {found.card.gib:,.0f} on each GPU{room}{shared}"
+
+
+def _time(found: Estimate) -> str:
+    return f"{days(found.days)} on {found.cards}, {compact(found.tokens_per_second)} tokens/s"
+
+
+def days(value: float) -> str:
+    return f"{value:,.1f} days" if value >= 1 else f"{24 * value:,.1f} hours"
 
 
 def _run(plan: Plan) -> Table:
@@ -42,6 +71,8 @@ def _run(plan: Plan) -> Table:
     table.add_row("tokens", f"{compact(plan.tokens_per_step)} a step, {compact(tokens)} in all")
     for kind, flops in plan.flops_per_token.items():
         table.add_row(f"FLOPs ({kind})", f"{flops / 1e6:,.0f} M a token, {flops * tokens:.2e} in all")
+    table.add_row("memory", _memory(plan.estimate))
+    table.add_row("time", _time(plan.estimate))
     sampling = recipe.sampling
     pivot = f", only with {sampling.pivot}" if sampling.pivot else ""
     rule = f"text^{sampling.text_alpha:g}; pairs by {sampling.pair_rule}, {sampling.pair_alpha:g}{pivot}"
@@ -49,6 +80,20 @@ def _run(plan: Plan) -> Table:
     # The shares are those asked for; where only one of the two is there, it has everything, as the rates show.
     shares = f"; {1 - sampling.replay:.0%} for {focus}, {sampling.replay:.0%} for all others" if focus else ""
     table.add_row("sampling", rule + shares)
+    return table
+
+
+def _published(plan: Plan) -> Table:
+    table = Table("size", title=f"as published, on {plan.estimate.cards} (predicted), beside the paper's own")
+    for column in ("parameters", "tokens at once", "GiB a GPU", "time", "FLOPs (full)", "FLOPs (paper)"):
+        table.add_column(column, justify="right")
+    table.add_column("paper")
+    for each in plan.published:
+        room = each.estimate.memory
+        needed = f"{room.gib:,.0f}" if room.fits(plan.estimate.card) else f"[red]{room.gib:,.0f}: too much[/]"
+        at_once = f"{each.recipe.micro_tokens:,}{', recomputed' if each.recipe.recompute else ''}"
+        cells = [compact(each.parameters), at_once, needed, days(each.estimate.days)]
+        table.add_row(each.size, *cells, *(f"{flops:.1e}" for flops in each.flops.values()), each.paper or "not told")
     return table
 
 

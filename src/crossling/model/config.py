@@ -27,6 +27,7 @@ class CrosslingConfig(PreTrainedConfig):
         relative_max_distance: int = 128,
         cross_attention: bool = False,  # VECO's module in every layer, used where a paired sequence is given
         dropout: float = 0.1,
+        attention_dropout: float = 0.0,  # of the attention weights
         initializer_range: float = 0.02,
         layer_norm_eps: float = 1e-5,
         universal_layer: int | None = None,  # whose mean is the sentence vector; two thirds up if not said
@@ -51,6 +52,7 @@ class CrosslingConfig(PreTrainedConfig):
         self.relative_max_distance = relative_max_distance
         self.cross_attention = cross_attention
         self.dropout = dropout
+        self.attention_dropout = attention_dropout
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
         self.universal_layer = round(num_hidden_layers * 2 / 3) if universal_layer is None else universal_layer

@@ -78,7 +78,7 @@ def imported(path: str | Path) -> Imported:
     """The network of a Hugging Face folder or hub name, of one of the families above or ours.
 
     States of all layers and logits are those that `transformers` computes. The head is the one that `architectures` in
-    its config.json names. Attention gets the dropout of the hidden states.
+    its config.json names.
     """
     folder = model_folder(path, WEIGHTS)
     head = _check(pretrained_config(folder, path), path)
@@ -123,6 +123,7 @@ def _our_config(network: Any) -> CrosslingConfig:
         intermediate_size=theirs.intermediate_size,
         max_position_embeddings=theirs.max_position_embeddings - _first_position(network.base_model),
         dropout=theirs.hidden_dropout_prob,
+        attention_dropout=theirs.attention_probs_dropout_prob,
         initializer_range=theirs.initializer_range,
         layer_norm_eps=theirs.layer_norm_eps,
         universal_layer=getattr(theirs, "universal_layer", None),
@@ -212,7 +213,7 @@ def _their_shape(config: CrosslingConfig, first: int) -> dict[str, Any]:
         "max_position_embeddings": config.max_position_embeddings + first,
         "type_vocab_size": 1,
         "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
         "initializer_range": config.initializer_range,
         "layer_norm_eps": config.layer_norm_eps,
         "universal_layer": config.universal_layer,  # a word of ours that their configurations carry along

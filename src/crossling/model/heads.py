@@ -13,7 +13,8 @@ from transformers.modeling_outputs import MaskedLMOutput, TokenClassifierOutput
 
 from crossling.model.config import CrosslingConfig
 from crossling.model.initial import initialise
-from crossling.model.transformer import CrosslingModel, CrosslingPreTrainedModel
+from crossling.model.prediction import Predicted, predict
+from crossling.model.transformer import CrosslingModel, CrosslingPreTrainedModel, Norm
 
 IGNORED = -100  # a label that is none, as everywhere in Hugging Face
 
@@ -24,12 +25,22 @@ class LMHead(nn.Module):
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
         self.bias_V = nn.Parameter(torch.zeros(config.vocab_size))
         self.apply(lambda module: initialise(module, config.initializer_range))
 
     def forward(self, hidden_MD: Tensor, table_VD: Tensor) -> Tensor:
-        return F.linear(self.norm(F.gelu(self.dense(hidden_MD))), table_VD, self.bias_V)
+        """The logits of every piece."""
+        return F.linear(self._ready(hidden_MD), table_VD, self.bias_V)
+
+    def predict(
+        self, hidden_MD: Tensor, table_VD: Tensor, targets_M: Tensor, noise_M: Tensor | None = None
+    ) -> Predicted:
+        """What training needs of the logits, without them."""
+        return predict(self._ready(hidden_MD), table_VD, self.bias_V, targets_M, noise_M)
+
+    def _ready(self, hidden_MD: Tensor) -> Tensor:
+        return self.norm(F.gelu(self.dense(hidden_MD)))
 
 
 class RTDHead(nn.Module):

@@ -8,7 +8,7 @@ For a query at position i and a key at position j, with d the learned bias of th
 which is one number per query times an ordinary bucketed bias: r_ij = m_i d_(j-i), m_i = 1 + g_u + (1 - g_u) w g_r.
 The table of d is shared by all layers; every layer owns its gate.
 """
-# B sequences, H heads, L positions, K width of a head, N buckets
+# B sequences, H heads, L positions, K width of a head, N buckets, W = 2L - 1 distances
 
 from __future__ import annotations
 
@@ -39,6 +39,19 @@ def _one_hot(length: int, buckets: int, max_distance: int) -> Tensor:
     return F.one_hot(bucket(distance, buckets, max_distance), buckets).float()
 
 
+@lru_cache(maxsize=256)
+def far(buckets: int, max_distance: int) -> int:
+    """The distance from which on all share one bucket, on each side."""
+    kinds = bucket(torch.arange(max_distance + 1, device="cpu"), buckets, max_distance)
+    return int((kinds == kinds[-1]).nonzero()[0])
+
+
+def windows(by_distance_HW: Tensor) -> Tensor:
+    """d for every query and key, [H, L, L], from that of every distance: row i is the window that has distance 0 at i.
+    A sliding view and never a gather: its gradient is summed in float32 and in a fixed order."""
+    return by_distance_HW.unfold(1, (by_distance_HW.shape[1] + 1) // 2, 1).flip(1)
+
+
 class RelativePositionTable(nn.Module):
     """d: one learned number per bucket of distance and head, shared by all layers."""
 
@@ -47,13 +60,16 @@ class RelativePositionTable(nn.Module):
         self.buckets, self.max_distance = buckets, max_distance
         self.weight_NH = nn.Parameter(torch.empty(buckets, heads))
 
+    @property
+    def far(self) -> int:
+        return far(self.buckets, self.max_distance)
+
     def forward(self, length: int) -> Tensor:
-        """d for every query and key, float32. Built by a one-hot product and a sliding view, never a gather: the
-        gradient then is summed in float32 and in a fixed order, where a bfloat16 gather was measured 20% wrong."""
+        """d of every distance in a sequence, [H, 2L - 1], from a key far left to a key far right; float32. A product
+        with one-hot rows and never a gather: a bfloat16 gather's gradient was measured 20% wrong."""
         with torch.autocast(self.weight_NH.device.type, enabled=False):
             one_hot = _one_hot(length, self.buckets, self.max_distance).to(self.weight_NH.device, non_blocking=True)
-            by_distance_H = (one_hot @ self.weight_NH.float()).T  # [H, 2L - 1], from key far left to key far right
-            return by_distance_H.unfold(1, length, 1).flip(1)  # row i is the window that has distance 0 at i
+            return (one_hot @ self.weight_NH.float()).T
 
 
 class Gate(nn.Module):
@@ -68,7 +84,14 @@ class Gate(nn.Module):
         self.map = nn.Linear(head_width, 8)
         self.scale_H = nn.Parameter(torch.ones(heads))
 
-    def forward(self, query_BHLK: Tensor) -> Tensor:
-        parts = self.map(query_BHLK).float()
-        update, reset = torch.sigmoid(parts.unflatten(-1, (2, 4)).sum(-1)).unbind(-1)
-        return 1 + update + (1 - update) * self.scale_H[:, None] * reset
+    def weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        """u and v [2, K], their biases [2], and w [H]; float32."""
+        weight_2K, bias_2 = (each.float().unflatten(0, (2, 4)).sum(1) for each in (self.map.weight, self.map.bias))
+        return weight_2K, bias_2, self.scale_H.float()
+
+    def forward(self, query_BLHK: Tensor) -> Tensor:
+        """[B, H, L], float32."""
+        weight_2K, bias_2, scale_H = self.weights()
+        scores = (query_BLHK[..., None, :].float() * weight_2K).sum(-1) + bias_2
+        update, reset = torch.sigmoid(scores).unbind(-1)
+        return (1 + update + (1 - update) * scale_H * reset).transpose(1, 2)

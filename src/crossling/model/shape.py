@@ -25,6 +25,7 @@ class Shape:
     cross_attention: bool = False  # a module in every layer that reads a paired sequence (VECO)
     token_table: TokenTable = "shared"  # how generator and discriminator hold theirs
     dropout: float = 0.1  # of the encoder; the generator has none
+    attention_dropout: float = 0.0  # of its attention weights
     init: float = 0.02  # standard deviation of the initial weights
     norm_epsilon: float = 1e-5
     universal_layer: int | None = None  # the layer whose mean is the sentence vector; two thirds up if not said
@@ -44,6 +45,7 @@ class Shape:
             gate_input=self.gate_input,
             cross_attention=self.cross_attention,
             dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
             initializer_range=self.init,
             layer_norm_eps=self.norm_epsilon,
             universal_layer=self.universal_layer,

@@ -16,11 +16,21 @@ from transformers import AutoModel, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 
-from crossling.model.attention import CrossAttention, SelfAttention, unseen
+from crossling.model.attention import Bias, CrossAttention, Seen, SelfAttention, fused, see
 from crossling.model.config import CrosslingConfig
 from crossling.model.initial import initialise
 from crossling.model.position import RelativePositionTable
 from crossling.model.tables import DisentangledEmbedding
+
+
+class Norm(nn.LayerNorm):
+    """Computed in float32, and handed on in the precision that everything else is computed in: under autocast a float32
+    state would be kept for the way back and cast by each that reads it."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        normed = super().forward(hidden)
+        device = hidden.device.type
+        return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
 
 
 class Embeddings(nn.Module):
@@ -30,7 +40,7 @@ class Embeddings(nn.Module):
         self.positions = (
             nn.Embedding(config.max_position_embeddings, config.hidden_size) if config.absolute_positions else None
         )
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids_BL: Tensor, segments_BL: Tensor | None = None) -> Tensor:
@@ -48,35 +58,35 @@ class Block(GradientCheckpointingLayer):
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
         self.attention = SelfAttention(config)
-        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.attention_norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
         if config.cross_attention:
             self.cross = CrossAttention(config)
-            self.cross_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+            self.cross_norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
         self.feed_forward = nn.Sequential(
             nn.Linear(config.hidden_size, config.intermediate_size),
             nn.GELU(),
             nn.Linear(config.intermediate_size, config.hidden_size),
         )
-        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.feed_forward_norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
     def forward(
         self,
         hidden: Tensor,
-        bias_HLL: Tensor | None,
-        unseen_B1LL: Tensor | None,
+        bias: Bias | None,
+        seen: Seen | None,
         paired_BTD: Tensor | None = None,
-        paired_unseen_B1LT: Tensor | None = None,
+        paired_seen: Seen | None = None,
     ) -> Tensor:
         if self.pre_norm:
-            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias_HLL, unseen_B1LL))
+            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias, seen))
             if paired_BTD is not None:
-                hidden = hidden + self.dropout(self.cross(self.cross_norm(hidden), paired_BTD, paired_unseen_B1LT))
+                hidden = hidden + self.dropout(self.cross(self.cross_norm(hidden), paired_BTD, paired_seen))
             return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
-        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, bias_HLL, unseen_B1LL)))
+        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, bias, seen)))
         if paired_BTD is not None:
-            hidden = self.cross_norm(hidden + self.dropout(self.cross(hidden, paired_BTD, paired_unseen_B1LT)))
+            hidden = self.cross_norm(hidden + self.dropout(self.cross(hidden, paired_BTD, paired_seen)))
         return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
 
 
@@ -104,7 +114,7 @@ class CrosslingModel(CrosslingPreTrainedModel):
         )
         self.blocks: Sequence[Block] = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))  # type: ignore[assignment]
         # Pre-norm leaves the sum of all branches unnormalised; the heads need one last norm.
-        self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps) if config.norm == "pre" else None
+        self.final_norm = Norm(config.hidden_size, eps=config.layer_norm_eps) if config.norm == "pre" else None
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -141,12 +151,15 @@ class CrosslingModel(CrosslingPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         hidden_BLD = self.embeddings(input_ids, segments)
-        bias_HLL = self.relative(input_ids.shape[1]) if self.relative is not None else None
-        unseen_B1LL = _unseen(segments, segments, attention_mask, hidden_BLD.dtype)
-        paired_unseen_B1LT = _unseen(segments, encoder_segments, encoder_attention_mask, hidden_BLD.dtype)
+        bias = Bias(self.relative(input_ids.shape[1]), self.relative.far) if self.relative is not None else None
+        # The same for all layers, so made once.
+        width = self.config.hidden_size // self.config.num_attention_heads
+        how = hidden_BLD.dtype, fused(hidden_BLD.device, hidden_BLD.dtype, width)
+        seen = see(input_ids.shape, segments, segments, attention_mask, *how)
+        paired_seen = see(input_ids.shape, segments, encoder_segments, encoder_attention_mask, *how)
         states = [hidden_BLD]
         for block in self.blocks[: self.config.output_layer if layers is None else layers]:
-            hidden_BLD = block(hidden_BLD, bias_HLL, unseen_B1LL, encoder_hidden_states, paired_unseen_B1LT)
+            hidden_BLD = block(hidden_BLD, bias, seen, encoder_hidden_states, paired_seen)
             states.append(hidden_BLD)
         if self.final_norm is not None and len(states) > len(self.blocks):
             hidden_BLD = self.final_norm(hidden_BLD)
@@ -163,15 +176,6 @@ def places(segments_BL: Tensor) -> Tensor:
     place_L = torch.arange(segments_BL.shape[1], device=segments_BL.device)
     begins_BL = F.pad(segments_BL[:, 1:] != segments_BL[:, :-1], (1, 0), value=True)
     return place_L - torch.where(begins_BL, place_L, 0).cummax(1).values
-
-
-def _unseen(
-    queries_BL: Tensor | None, keys_BT: Tensor | None, present_BT: Tensor | None, dtype: torch.dtype
-) -> Tensor | None:
-    """By the sequences of packed rows, or by padding."""
-    if queries_BL is not None and keys_BT is not None:
-        return unseen(queries_BL[:, None, :, None] != keys_BT[:, None, None, :], dtype)
-    return None if present_BT is None else unseen(~present_BT.bool()[:, None, None, :], dtype)
 
 
 AutoModel.register(CrosslingConfig, CrosslingModel)

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crossling.data.batches import Corrupted, Examples, Split
+from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise
 from crossling.data.packing import Batch, Sequences
-from crossling.objectives.mlm import MLM, predicted, prediction
+from crossling.objectives.mlm import MLM, at, predicted, prediction
 from crossling.objectives.objective import Network
 from crossling.vocabulary.vocabulary import EOS
 
@@ -38,10 +38,6 @@ class CAMLM(MLM):
     length: int = 512  # tokens of x and y together
     weight: float = 1.0  # of each of the four terms
     stop_gradient: bool = True  # H is a constant to the stream S
-
-    @property
-    def split(self) -> Split:
-        return "examples"
 
     @property
     def terms(self) -> dict[str, str]:
@@ -80,9 +76,10 @@ class CAMLM(MLM):
         table_VD = net.encoder.embeddings.tokens.weight
         sums: dict[str, Tensor] = {}
         for term, (side, hidden_RLD) in zip(self.terms, _sides(own_BLD, both_BLD), strict=True):
-            masked_RL = batch[f"{side}_masked"]
-            logits_MV = net.parts["lm_head"](hidden_RLD[masked_RL], table_VD)
-            sums |= prediction(term, logits_MV, batch[f"{side}_targets"][masked_RL])
+            place_M = batch[f"{side}_masked_at"]
+            targets_M = at(batch[f"{side}_targets"], place_M)
+            found = net.parts["lm_head"].predict(at(hidden_RLD, place_M), table_VD, targets_M)
+            sums |= prediction(term, found, targets_M, len(table_VD))
         return sums
 
 

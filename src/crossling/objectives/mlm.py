@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor
 
 from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise, places
 from crossling.data.packing import Batch, Sequences
 from crossling.model.heads import LMHead
+from crossling.model.prediction import Predicted
 from crossling.model.shape import Shape
 from crossling.model.transformer import CrosslingModel
 from crossling.objectives.objective import Network, Objective, Parts
@@ -64,8 +64,9 @@ class MLM(Objective):
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         hidden_BLD = net.encoder(batch["ids"], segments=batch["ids_segments"]).last_hidden_state
-        logits_MV = net.parts["lm_head"](hidden_BLD[batch["masked"]], net.encoder.embeddings.tokens.weight)
-        return prediction(self.term, logits_MV, batch["targets"][batch["masked"]])
+        hidden_MD, targets_M = at(hidden_BLD, batch["masked_at"]), at(batch["targets"], batch["masked_at"])
+        found = net.parts["lm_head"].predict(hidden_MD, net.encoder.embeddings.tokens.weight, targets_M)
+        return prediction(self.term, found, targets_M, net.encoder.config.vocab_size)
 
 
 def predicted(term: str) -> tuple[str, str, str]:
@@ -73,13 +74,15 @@ def predicted(term: str) -> tuple[str, str, str]:
     return term, f"{term}_accuracy", f"{term}_bound"
 
 
-def prediction(term: str, logits_MV: Tensor, targets_M: Tensor) -> dict[str, Tensor]:
+def prediction(term: str, found: Predicted, targets_M: Tensor, pieces: int) -> dict[str, Tensor]:
     """The loss, how many are right, and the bound on mutual information that the loss stands for (in nats)."""
-    logits_MV = logits_MV.float()
-    loss = F.cross_entropy(logits_MV, targets_M, reduction="sum")
-    right = (logits_MV.argmax(-1) == targets_M).sum()
-    bound = len(targets_M) * math.log(logits_MV.shape[-1]) - loss.detach()
-    return dict(zip(predicted(term), (loss, right, bound), strict=True))
+    bound = len(targets_M) * math.log(pieces) - found.loss.detach()
+    return dict(zip(predicted(term), (found.loss, found.right, bound), strict=True))
+
+
+def at(values_BL: Tensor, place_M: Tensor) -> Tensor:
+    """The values at some places of the flattened rows, [M, ...]."""
+    return values_BL.flatten(0, 1).index_select(0, place_M)
 
 
 def masked(

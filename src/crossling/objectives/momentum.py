@@ -12,9 +12,8 @@ from crossling.model.transformer import CrosslingModel
 
 def key_encoder(encoder: CrosslingModel, layers: int) -> CrosslingModel:
     """The first layers of an encoder once more, without dropout and out of reach of the optimizer."""
-    copy = CrosslingModel(
-        encoder.config.but(num_hidden_layers=layers, universal_layer=layers, dropout=0.0, cross_attention=False)
-    )
+    shape = {"num_hidden_layers": layers, "universal_layer": layers, "cross_attention": False}
+    copy = CrosslingModel(encoder.config.but(**shape, dropout=0.0, attention_dropout=0.0))
     if layers < len(encoder.blocks):
         copy.final_norm = None
     follow(copy, encoder, 0.0)
@@ -53,13 +52,17 @@ class KeyQueue(nn.Module):
         self._waiting.append((key_ND.detach(), rows_N2))
 
     def shift(self) -> None:
-        """Those that waited, of all processes, take the places of the oldest."""
-        # Also where nothing waits here: the other processes wait for this one.
-        waiting = [(self.keys_AD[:0], self.rows_A2[:0]), *self._waiting]
-        keys, rows = (gathered(torch.cat(part))[0] for part in zip(*waiting, strict=True))
+        """Those that waited, of all processes, take the places of the oldest, in the order of the parts of the step: it
+        is the same however they were shared out. A key that is no number leaves its place as it was."""
+        if not self._waiting:
+            return
+        every = [[gathered(part)[0] for part in waiting] for waiting in self._waiting]  # of each process in turn
         self._waiting.clear()
-        length, new = len(self.keys_AD), len(keys)
-        place_N = torch.arange(int(self.seen), int(self.seen) + new, device=keys.device)[-length:] % length
-        self.keys_AD[place_N] = keys[-length:].to(self.keys_AD.dtype)
-        self.rows_A2[place_N] = rows[-length:]
+        key_ND, rows_N2 = (torch.cat(part) for part in zip(*every, strict=True))
+        length, new = len(self.keys_AD), len(key_ND)
+        place_N = (self.seen + torch.arange(new, device=key_ND.device)[-length:]) % length
+        key_ND, rows_N2 = key_ND[-length:].to(self.keys_AD.dtype), rows_N2[-length:]
+        good_N1 = key_ND.isfinite().all(1, keepdim=True)
+        self.keys_AD[place_N] = torch.where(good_N1, key_ND, self.keys_AD[place_N])
+        self.rows_A2[place_N] = torch.where(good_N1, rows_N2, self.rows_A2[place_N])
         self.seen += new

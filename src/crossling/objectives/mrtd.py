@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -24,10 +23,11 @@ from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise
 from crossling.data.packing import Batch, Sequences
 from crossling.model.heads import LMHead, RTDHead
+from crossling.model.prediction import Predicted
 from crossling.model.shape import Shape
 from crossling.model.tables import couple
 from crossling.model.transformer import CrosslingModel
-from crossling.objectives.mlm import masked, predicted, prediction
+from crossling.objectives.mlm import at, masked, predicted, prediction
 from crossling.objectives.objective import Network, Objective, Parts, valid
 
 
@@ -53,10 +53,8 @@ class MRTD(Objective):
     def parts(self, encoder: CrosslingModel, shape: Shape) -> Parts:
         def generator() -> CrosslingModel:
             """The same width, fewer layers, no dropout (XLM-E App. A, XY-LENT §5)."""
-            config = encoder.config.but(
-                num_hidden_layers=shape.generator_layers, universal_layer=None, dropout=0.0, cross_attention=False
-            )
-            network = CrosslingModel(config)
+            own = {"num_hidden_layers": shape.generator_layers, "universal_layer": None, "cross_attention": False}
+            network = CrosslingModel(encoder.config.but(**own, dropout=0.0, attention_dropout=0.0))
             couple(encoder.embeddings, network.embeddings, shape.token_table)
             return network
 
@@ -78,27 +76,28 @@ class MRTD(Objective):
         return dict.fromkeys(predicted(self.generator_term), chosen) | dict.fromkeys(watched, tokens)
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
-        masked_BL, targets_BL = batch["masked"], batch["targets"]
-        logits_MV, corrupt_BL, scores_BL = self.detect(net, batch)
-        present, replaced_BL = valid(targets_BL), corrupt_BL != targets_BL
+        targets_BL, targets_M = batch["targets"], at(batch["targets"], batch["masked_at"])
+        found, corrupt_BL, scores_BL = self.detect(net, batch)
+        present_BL, replaced_BL = valid(targets_BL), corrupt_BL != targets_BL
+        each_BL = F.binary_cross_entropy_with_logits(scores_BL, replaced_BL.float(), reduction="none")
         return {
-            **prediction(self.generator_term, logits_MV, targets_BL[masked_BL]),
-            self.term: F.binary_cross_entropy_with_logits(
-                scores_BL[present], replaced_BL[present].float(), reduction="sum"
-            ),
+            **prediction(self.generator_term, found, targets_M, net.encoder.config.vocab_size),
+            self.term: each_BL.where(present_BL, 0.0).sum(),
             f"{self.term}_replaced": replaced_BL.sum(),
-            f"{self.term}_accuracy": ((scores_BL > 0) == replaced_BL)[present].sum(),
+            f"{self.term}_accuracy": (((scores_BL > 0) == replaced_BL) & present_BL).sum(),
         }
 
-    def detect(self, net: Network, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The generator's logits at M, the text with its samples in it, and how replaced each token of that looks."""
-        masked_BL, segments = batch["masked"], batch["ids_segments"]
+    def detect(self, net: Network, batch: Batch) -> tuple[Predicted, Tensor, Tensor]:
+        """What the generator says at M, the text with its samples in it, and how replaced each token of that looks."""
+        place_M, segments = batch["masked_at"], batch["ids_segments"]
         generator = net.parts["generator"]
-        hidden_BLD = generator(batch["ids"], segments=segments).last_hidden_state
-        logits_MV = net.parts["generator_head"](hidden_BLD[masked_BL], generator.embeddings.tokens.weight).float()
-        corrupt_BL = batch["targets"].masked_scatter(masked_BL, sample(logits_MV.detach(), batch["noise"][masked_BL]))
+        hidden_MD = at(generator(batch["ids"], segments=segments).last_hidden_state, place_M)
+        found = net.parts["generator_head"].predict(
+            hidden_MD, generator.embeddings.tokens.weight, at(batch["targets"], place_M), at(batch["noise"], place_M)
+        )
+        corrupt_BL = batch["targets"].flatten().scatter(0, place_M, found.drawn_M).view_as(batch["targets"])
         scores_BL = net.parts["rtd_head"](net.encoder(corrupt_BL, segments=segments).last_hidden_state).float()
-        return logits_MV, corrupt_BL, scores_BL
+        return found, corrupt_BL, scores_BL
 
 
 def with_noise(sequences: Sequences, noise: Noise) -> Sequences:
@@ -109,12 +108,3 @@ def with_noise(sequences: Sequences, noise: Noise) -> Sequences:
     return Sequences(
         sequences.lengths_N, {**sequences.tokens, "noise": np.minimum(drawn_P, 1 - 2**-24, dtype=np.float32)}
     )
-
-
-@torch.no_grad()
-def sample(logits_MV: Tensor, noise_M: Tensor) -> Tensor:
-    """One draw per row from softmax(logits) at temperature 1, by inverting the cumulative distribution at `noise`."""
-    cumulative_MV = torch.softmax(logits_MV.float(), -1).cumsum(-1)
-    # The last entry is 1 up to rounding; scaling by it keeps every draw inside the vocabulary.
-    drawn_M = torch.searchsorted(cumulative_MV, noise_M[:, None] * cumulative_MV[:, -1:], right=True).squeeze(-1)
-    return drawn_M.clamp(max=logits_MV.shape[-1] - 1)

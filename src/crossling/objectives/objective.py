@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from torch import Tensor, nn
 
-from crossling.data.batches import Corrupted, Examples, Split
+from crossling.data.batches import Corrupted, Examples
 from crossling.data.noise import Noise
 from crossling.data.packing import Batch
 from crossling.model.shape import Shape
@@ -34,9 +35,14 @@ class Objective(ABC):
     length: int  # tokens of a sequence at most
 
     @property
-    def split(self) -> Split:
-        """How the work of a step may be split into micro-batches."""
-        return "rows"
+    def whole(self) -> bool:
+        """Whether the examples of a step need each other: then a process has all of its own in one micro-batch."""
+        return False
+
+    def units(self, group_N: np.ndarray, noise: Noise) -> np.ndarray:  # noqa: ARG002
+        """Which examples of a step are handed to `corrupt` one after the other, [U, E]: each alone, if not said. Chosen
+        by the corpora they are from and by chance, before anything is read."""
+        return np.arange(len(group_N))[:, None]
 
     @property
     @abstractmethod
@@ -45,7 +51,7 @@ class Objective(ABC):
 
     @abstractmethod
     def examples(self, expected_length: float) -> int:
-        """How many sequences or pairs a step holds, over all ranks."""
+        """How many sequences or pairs a step holds, over all processes."""
 
     @abstractmethod
     def parts(self, encoder: CrosslingModel, shape: Shape) -> Parts:
@@ -57,7 +63,7 @@ class Objective(ABC):
 
     @abstractmethod
     def counts(self, batch: Batch) -> dict[str, int]:
-        """What each sum that `loss` returns is to be divided by, once summed over all ranks and micro-batches."""
+        """What each sum that `loss` returns is to be divided by, once summed over all processes and micro-batches."""
 
     @abstractmethod
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:

@@ -30,10 +30,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crossling.data.batches import Corrupted, Examples, Split, opened
+from crossling.data.batches import Corrupted, Examples, opened
 from crossling.data.noise import Noise
 from crossling.data.packing import Batch, Sequences
-from crossling.distributed import gathered
+from crossling.distributed import gathered, speaks
 from crossling.model.initial import initialise
 from crossling.model.shape import Shape
 from crossling.model.transformer import CrosslingModel
@@ -77,8 +77,8 @@ class XLCo(Objective):
         return replace(sized, momentum=0.99, pooling="mean", normalise=True, temperature=0.05)
 
     @property
-    def split(self) -> Split:
-        return "examples" if self.queue else "never"
+    def whole(self) -> bool:
+        return not self.queue
 
     @property
     def weights(self) -> dict[str, float]:
@@ -100,6 +100,9 @@ class XLCo(Objective):
         if self.queue:
             parts["queue"] = lambda: KeyQueue(self.queue, encoder.config.hidden_size)
         return parts
+
+    def units(self, group_N: np.ndarray, noise: Noise) -> np.ndarray:
+        return mates(group_N, noise) if self.mixup else super().units(group_N, noise)
 
     def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
         assert examples.row_N is not None
@@ -123,7 +126,7 @@ class XLCo(Objective):
             self._follow(net, 0.0)
         if self.queue:
             queue = net.parts["queue"]
-            with Progress("queue", self.queue) as progress:
+            with Progress("queue", self.queue, shown=speaks()) as progress:
                 while queue.filled < self.queue:
                     for batch in next(more):
                         queue.add(self._keys(net, batch, "key"), batch["rows"])
@@ -211,34 +214,33 @@ def _related(rows_N2: Tensor, rows_A2: Tensor) -> Tensor:
 
 
 def mixed_up(examples: Examples, noise: Noise) -> tuple[Sequences, Sequences, np.ndarray, Noise]:
-    """Pairs joined two by two: both sides, the rows of the two pairs in each, and the noise that belongs to them.
-
-    Mates are random, and of different corpora unless one corpus has more than half of all pairs.
-    """
+    """Each pair joined with its mate, which follows it: both sides, the rows of the two in each, and the noise that
+    belongs to them."""
     assert examples.row_N is not None
-    assert examples.corpus_N is not None
-    first_N, mate_N = _mates(examples.corpus_N, noise)
+    first_N = np.arange(0, len(examples.ids), 2)
+    noise = noise.of(first_N)
     crossed, query_turned, key_turned = (
-        (noise.each(purpose) < 0.5)[first_N] for purpose in ("crossed", "query order", "key order")
+        noise.each(purpose) < 0.5 for purpose in ("crossed", "query order", "key order")
     )
     query, key = [], []
-    for i, j, cross, turn_query, turn_key in zip(first_N, mate_N, crossed, query_turned, key_turned, strict=True):
-        mate = (examples.others[j], examples.ids[j]) if cross else (examples.ids[j], examples.others[j])
+    for i, cross, turn_query, turn_key in zip(first_N.tolist(), crossed, query_turned, key_turned, strict=True):
+        ids, others = examples.ids[i + 1], examples.others[i + 1]
+        mate = (others, ids) if cross else (ids, others)
         query.append((mate[0], examples.ids[i]) if turn_query else (examples.ids[i], mate[0]))
         key.append((mate[1], examples.others[i]) if turn_key else (examples.others[i], mate[1]))
-    rows_N2 = np.stack([examples.row_N[first_N], examples.row_N[mate_N]], 1)
     joined = [opened([a for a, _ in side], [b for _, b in side]) for side in (query, key)]
-    return joined[0], joined[1], rows_N2, noise.of(first_N)
+    return joined[0], joined[1], examples.row_N.reshape(-1, 2), noise
 
 
-def _mates(corpus_N: np.ndarray, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted by corpus, and at random within one, each of the first half is joined with the one half of all further on:
-    of the same corpus only if that has more than half."""
+def mates(corpus_N: np.ndarray, noise: Noise) -> np.ndarray:
+    """Which pairs are joined, [N / 2, 2]: at random, and of different corpora unless one has more than half of all.
+
+    Sorted by corpus, and at random within one, each of the first half is joined with the one half of all further on.
+    """
     corpora, number_N = np.unique(corpus_N, return_inverse=True)
     place_G = np.ones(len(corpora))
     np.minimum.at(place_G, number_N, noise.each("corpus"))  # the corpora in a random order
     order_N = np.lexsort((noise.each("mate"), number_N, place_G[number_N]))
     half = len(order_N) // 2
-    first_N, mate_N = order_N[:half], order_N[half : 2 * half]
-    shuffle_N = np.argsort(first_N)  # back in the order of the draw, which knows no corpora
-    return first_N[shuffle_N], mate_N[shuffle_N]
+    joined_N2 = np.stack([order_N[:half], order_N[half : 2 * half]], 1)
+    return joined_N2[np.argsort(joined_N2[:, 0])]  # back in the order of the draw, which knows no corpora

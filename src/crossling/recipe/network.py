@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 
-from crossling.errors import BadInput
 from crossling.model.transformer import CrosslingModel
 from crossling.objectives import Network
 from crossling.recipe.recipe import Recipe
@@ -27,11 +26,9 @@ def build(recipe: Recipe, vocabulary_size: int) -> Network:
 
 
 def load_run(path: Path) -> Network:
-    """The network of a run, at its newest checkpoint."""
-    saved = checkpoint.all_steps(Path(path) / "checkpoints")
-    if not saved:
-        raise BadInput(f"{path}: this run has no checkpoint yet")
+    """The network of a run, at its newest checkpoint that is whole."""
+    saved = checkpoint.newest_whole(Path(path))
     recipe = Recipe.load(Path(path) / "recipe.json")
     net = build(recipe, Vocabulary.load(Path(path) / "vocab").size)
-    checkpoint.load_weights(saved[-1], net)
+    checkpoint.load_weights(saved, net)
     return net

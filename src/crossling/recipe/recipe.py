@@ -19,7 +19,8 @@ from crossling.model.shape import Shape
 from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, Objective, XLCo
 from crossling.sampling import Sampling
 from crossling.train.optimizer import Adam
-from crossling.train.trainer import Reduction
+from crossling.train.parallel import Parallel
+from crossling.train.step import Reduction
 
 OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
 
@@ -34,7 +35,7 @@ AT_LEAST = {
 }
 MORE_THAN_0 = ("lr", "generator_rate", "clip", "epsilon", "norm_epsilon", "temperature")
 SHARES = ("rate", "keep", "random", "text_alpha", "pair_alpha", "replay")  # 0 to 1
-BELOW_1 = ("dropout", "beta1", "beta2", "momentum")  # from 0
+BELOW_1 = ("dropout", "attention_dropout", "beta1", "beta2", "momentum")  # from 0
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Recipe:
     log_every: int = 50
     micro_tokens: int = 65_536  # computed at once: a matter of memory; without dropout it changes no result
     recompute: bool = False  # activations are computed again on the way back: less memory, more time
+    parallel: Parallel = "auto"  # several processes: the network whole in each (ddp) or in shards (fsdp); auto: by size
 
     @property
     def objectives(self) -> dict[str, Objective]:

@@ -39,7 +39,7 @@ def veco(size: str = "large") -> Recipe:
     pairs = 4096 if paper else None
     return Recipe(
         name="veco",
-        model=replace(shape, relative=False, gate=False, cross_attention=True, dropout=0.1),
+        model=replace(shape, relative=False, gate=False, cross_attention=True, dropout=0.1, attention_dropout=0.1),
         ca_mlm=CAMLM(rate=0.15, tokens=plan.tokens, sequences=1024 if paper else None, length=plan.length),
         ca_tlm=CATLM(rate=0.25, tokens=plan.tokens, sequences=pairs, length=pair_length),
         tlm=TLM(rate=0.25, keep=0.1, random=0.1, tokens=plan.tokens, sequences=pairs, length=pair_length),

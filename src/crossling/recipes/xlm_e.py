@@ -21,9 +21,10 @@ def xlm_e(size: str = "base") -> Recipe:
     Paper:  Base, 125k steps of 1M tokens for each of the two tasks, 1.7 days on 64 A100;
             XTREME average 69.3, Tatoeba-36 65.0 / 62.3 (en-xx / xx-en), word alignment AER 19.32 (as published).
     Where the paper is silent: masking rate 15% with every chosen token masked, 32 buckets up to distance 128, absolute
-    positions kept beside the bias, dropout 0.1 in the discriminator and none in the generator, one token table. Large
-    and XL take rate, steps, batch and clipping from XY-LENT, which trains the same shapes. The paper's pairs contain
-    English on one side; here every pair in the shards is used (`--set sampling.pivot=en` for EN-X only).
+    positions kept beside the bias, dropout 0.1 in the discriminator (not of attention weights) and none in the
+    generator, one token table. Large and XL take rate, steps, batch and clipping from XY-LENT, which trains the same
+    shapes. The paper's pairs contain English on one side; here every pair in the shards is used (`--set
+    sampling.pivot=en` for EN-X only).
     """
     plan = budget(size, PAPER)
     return Recipe(

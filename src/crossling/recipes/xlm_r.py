@@ -22,12 +22,12 @@ def xlm_r(size: str = "base") -> Recipe:
     Paper:  1.5M steps of 8,192 sequences on 500 V100; sampling exponent 0.3;
             XNLI 76.2 / 80.9 (Base / Large, cross-lingual transfer; InfoXLM Table 1), as published.
     Where the paper is silent, peak rate and warm-up are those of XLM-E (Base) and XY-LENT (Large), so that they can be
-    compared; clipping 1.0, dropout 0.1.
+    compared; clipping 1.0; dropout 0.1, of attention weights too, as in the released models.
     """
     plan = budget(size, PAPER)
     return Recipe(
         name="xlm_r",
-        model=replace(SIZES[size], relative=False, gate=False),
+        model=replace(SIZES[size], relative=False, gate=False, attention_dropout=0.1),
         mlm=MLM(rate=0.15, keep=0.1, random=0.1, tokens=plan.tokens, length=plan.length),
         sampling=Sampling(text_alpha=0.3, pair_alpha=0.3),
         **plan.training(),

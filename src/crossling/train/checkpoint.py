@@ -1,58 +1,161 @@
-"""Everything a run needs to go on exactly where it was: weights, optimizer state, the step. No pickle."""
+"""Everything a run needs to go on exactly where it was: weights, optimizer state, the step. No pickle.
+
+checkpoints/STEP/ has the tensors (stored.py), state.json, and a manifest.json with the size and checksum of each file.
+It is written in the background, under a hidden name until it is whole; the newest ones and the best one are kept.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
-import os
-import re
+import math
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, load_model, save_file, save_model
+import torch.distributed as dist
 from torch import nn
 
+from crossling.data.column import checksum
 from crossling.disk import new_folder, write_json
 from crossling.errors import BadInput
+from crossling.train import stored
 
 KEEP = 2
+MANIFEST, STATE = "manifest.json", "state.json"
+PATIENCE = timedelta(minutes=10)  # with the process that is slowest to write
+HIDDEN = ".[0-9][0-9][0-9][0-9][0-9][0-9][0-9]*.*"  # begun, or about to be removed
+
+T = TypeVar("T")
 
 
-def save(folder: Path, step: int, net: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Path:
-    """Writes `folder/STEP` whole or not at all, then removes all but the newest few and what a crash left half."""
-    target = folder / f"{step:07d}"
-    with new_folder(target) as new, _disk_errors(target):
-        save_model(net, str(new / "model.safetensors"))
-        save_file(_optimizer_tensors(net, optimizer), new / "optimizer.safetensors")
-        write_json(new / "state.json", {"step": step, **state})
-    for old in [*all_steps(folder)[:-KEEP], *folder.glob(".[0-9][0-9][0-9][0-9][0-9][0-9][0-9].*")]:
-        shutil.rmtree(old, ignore_errors=True)
-    return target
+class Checkpoints:
+    """The checkpoints of a run. Where it has several processes, each calls everything here."""
 
+    def __init__(self, folder: Path, keep: int | None = None) -> None:
+        self.folder, self.keep = Path(folder), KEEP if keep is None else keep
+        several = dist.is_initialized() and dist.get_world_size() > 1
+        # Of its own: what the background says must not come between the words of training.
+        self.group = dist.new_group(backend="gloo", timeout=PATIENCE) if several else None
+        self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
+        self._copies = stored.Copies()
+        self._background = ThreadPoolExecutor(1, "checkpoint")
+        self._under_way: Future[None] | None = None
 
-def load(target: Path, net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Puts a checkpoint back into `net` and `optimizer` and returns its state."""
-    load_weights(target, net)
-    with _readable(target):
-        tensors = load_file(target / "optimizer.safetensors")
-        state: dict[str, Any] = json.loads((target / "state.json").read_text(encoding="utf-8"))
-    for name, parameter in net.named_parameters():
-        stored = {key.rpartition("/")[2]: value for key, value in tensors.items() if key.rpartition("/")[0] == name}
-        if stored:
-            step = stored.pop("step")
-            optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in stored.items()}
-            # A fused optimizer keeps its step counter on the parameter's device.
-            optimizer.state[parameter]["step"] = step.to(parameter.device)
-    return state
+    def save(
+        self,
+        step: int,
+        net: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        state: dict[str, Any],
+        score: float | None = None,
+    ) -> None:
+        """Copies what is to be saved and returns; each process writes its own share in the background.
 
+        A save still under way is waited for first, and its error raised. `state` is that of the first process. Of
+        those with a `score`, the one with the highest is kept too.
+        """
+        self.wait()
+        told = {"step": step, "score": score, **copy.deepcopy(state)}
+        self._under_way = self._background.submit(self._write, self._copies.of(net, optimizer), told)
 
-def load_weights(target: Path, net: nn.Module) -> None:
-    with _readable(target):
-        load_model(net, target / "model.safetensors")
+    def wait(self) -> None:
+        """Until what was begun is on disk; raises what went wrong with it."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
+
+    def close(self) -> None:
+        """Lets what was begun come to its end; for a run that ends for another reason."""
+        with suppress(Exception):
+            self.wait()
+
+    def load(self, net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
+        """Puts the newest whole checkpoint back and returns its state; None if there is none.
+
+        A damaged one is passed over with a warning.
+        """
+        self.wait()
+        steps = self._gathered(all_steps(self.folder))[0]
+        target = _newest_whole(steps, self._damage, warn=self.rank == 0)
+        if target is None:
+            return None
+        stored.load(target, net, optimizer, self.group)
+        state: dict[str, Any] = json.loads((target / STATE).read_text(encoding="utf-8"))
+        del state["score"]
+        return state
+
+    def _write(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        target = self.folder / f"{state['step']:07d}"
+        with self._new_folder(target) as new:
+            with self._agreed(target):
+                file = stored.write(tensors, new, self.rank, self.group)
+                mine = {file.name: _seal(file)}
+            everything = {name: seal for theirs in self._gathered(mine) for name, seal in theirs.items()}
+            with self._agreed(target):
+                if self.rank == 0:
+                    write_json(new / STATE, state)
+                    write_json(new / MANIFEST, {"files": {**everything, STATE: _seal(new / STATE)}})
+        if self.rank == 0:
+            self._prune(state["step"])
+
+    @contextmanager
+    def _new_folder(self, target: Path) -> Iterator[Path]:
+        """One for all processes: the first makes it and puts it in its place, the others hear of it."""
+        with ExitStack() as stack:
+            with self._agreed(target):
+                new = None
+                if self.rank == 0:
+                    for left in self.folder.glob(HIDDEN):  # by a crash
+                        shutil.rmtree(left, ignore_errors=True)
+                    new = stack.enter_context(new_folder(target))
+            place = self._gathered(new)[0]
+            assert place is not None
+            yield place
+            with self._agreed(target):
+                stack.close()
+
+    @contextmanager
+    def _agreed(self, target: Path) -> Iterator[None]:
+        """What goes wrong in one process goes wrong in all, so that none waits for the others for ever."""
+        mine: Exception | None = None
+        try:
+            yield
+        except OSError as error:  # of a file that is hidden, or of none
+            mine = OSError(error.errno, error.strerror, str(target)) if error.errno else error
+        except Exception as error:
+            mine = error
+        for theirs in self._gathered(mine):
+            if theirs is not None:
+                raise theirs
+
+    def _gathered(self, value: T) -> list[T]:
+        """Of all processes, in the order of their ranks."""
+        if self.group is None:
+            return [value]
+        found: list[Any] = [None] * self.world
+        dist.all_gather_object(found, value, group=self.group)
+        return found
+
+    def _damage(self, target: Path) -> str | None:
+        """Each process looks at its share of the files."""
+        return next(filter(None, self._gathered(_damage(target, self.rank, self.world))), None)
+
+    def _prune(self, step: int) -> None:
+        """Leaves the newest few up to this one and the best. Later ones were passed over as damaged."""
+        past = [path for path in all_steps(self.folder) if int(path.name) <= step]
+        scores = {path: score for path in past if (score := _score(path)) is not None}
+        best = [max(scores, key=lambda path: scores[path])] if scores else []
+        for path in all_steps(self.folder):
+            if path not in {*past[-self.keep :], *best}:
+                # Hidden first: one that is half removed must not be taken for one.
+                shutil.rmtree(path.replace(path.with_name(f".{path.name}.old")), ignore_errors=True)
 
 
 def all_steps(folder: Path) -> list[Path]:
@@ -61,33 +164,62 @@ def all_steps(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name))
 
 
-def _optimizer_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    return {
-        f"{name}/{key}": value.detach().cpu().contiguous()
-        for name, parameter in net.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
-    }
+def newest_whole(run: Path) -> Path:
+    """The checkpoint of a run to take. A damaged one is passed over with a warning."""
+    found = _newest_whole(all_steps(run / "checkpoints"), _damage, warn=True)
+    if found is None:
+        raise BadInput(f"{run}: this run has no checkpoint yet")
+    return found
 
 
-@contextmanager
-def _disk_errors(target: Path) -> Iterator[None]:
-    """A full disk is an OSError here too: safetensors only names its number in a sentence."""
+def load_weights(target: Path, net: nn.Module) -> None:
+    """Puts the weights of a checkpoint into a network of this process, whoever saved it."""
+    stored.load(target, net, None, None)
+
+
+def _newest_whole(steps: Sequence[Path], find: Callable[[Path], str | None], warn: bool) -> Path | None:
+    for target in reversed(steps):
+        damage = find(target)
+        if damage is None:
+            return target
+        if target == steps[0]:
+            raise BadInput(
+                f"{target.parent}: no checkpoint there is whole ({damage}); put one back from a copy, or remove the"
+                " folder to begin anew"
+            )
+        if warn:
+            warnings.warn(f"{damage}; taking the checkpoint before {target.name}", stacklevel=3)
+    return None
+
+
+def _damage(target: Path, first: int = 0, every: int = 1) -> str | None:
+    """What is wrong with a checkpoint, or with a share of its files."""
     try:
-        yield
-    except SafetensorError as error:
-        number = re.search(r"\(os error (\d+)\)", str(error))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(target)) from None
+        listed = json.loads((target / MANIFEST).read_text(encoding="utf-8"))["files"]
+        seals = {name: (int(seal["bytes"]), str(seal["xxh3"])) for name, seal in listed.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"{target / MANIFEST} is missing or damaged"
+    for name in sorted({*seals, *(file.name for file in target.glob("*.safetensors"))})[first::every]:
+        file = target / name
+        if name not in seals:
+            return f"{file} does not belong there"
+        if not file.is_file():
+            return f"{file} is missing"
+        size, expected = seals[name]
+        if file.stat().st_size != size:
+            return f"{file} is damaged ({file.stat().st_size:,} of {size:,} bytes)"
+        if checksum(file) != expected:
+            return f"{file} is damaged (its checksum is another)"
+    return None
 
 
-@contextmanager
-def _readable(target: Path) -> Iterator[None]:
+def _seal(file: Path) -> dict[str, Any]:
+    return {"bytes": file.stat().st_size, "xxh3": checksum(file)}
+
+
+def _score(target: Path) -> float | None:
     try:
-        yield
-    except (SafetensorError, FileNotFoundError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0].rstrip(":.")
-        raise BadInput(
-            f"{target}: this checkpoint is damaged or of another network ({reason});"
-            " remove its folder to go on from the one before"
-        ) from None
+        score = json.loads((target / STATE).read_text(encoding="utf-8"))["score"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return score if score is not None and math.isfinite(score) else None

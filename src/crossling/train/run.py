@@ -14,7 +14,7 @@ from crossling.errors import BadInput
 from crossling.train.checkpoint import all_steps
 
 # What the machine needs, not what is learned.
-MAY_CHANGE = {"checkpoint_every", "log_every", "micro_tokens", "recompute"}
+MAY_CHANGE = {"checkpoint_every", "log_every", "micro_tokens", "parallel", "recompute"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Begun:
 
 
 class Run:
-    """recipe.json  metrics.jsonl  tensorboard/  checkpoints/STEP/  vocab/"""
+    """recipe.json  metrics.jsonl  tensorboard/  checkpoints/STEP/  vocab/  and at the end cost.json"""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class Run:
             earlier = _read(known)
             if earlier.get("shards") != shards:
                 raise BadInput(
-                    f"{self.path}: this run was trained on shards {earlier.get('shards')}, these are {shards};"
-                    " give the shards it began with, or another -o folder"
+                    f"{self.path}: this run was trained on shards {earlier.get('shards')}, these are {shards}, of other"
+                    " data or another vocabulary; give the shards it began with, or another -o folder"
                 )
             if not same_models(earlier.get("init") or {}, described["init"] or {}):
                 models = " with ".join((earlier.get("init") or {}).values())
@@ -64,7 +64,8 @@ class Run:
                 )
         elif self.path.exists() and not self.path.is_dir():
             raise BadInput(f"{self.path}: this is a file; give a folder for the run")
-        elif self.path.is_dir() and any(self.path.iterdir()):
+        elif self.path.is_dir() and any(not entry.name.startswith(f".{known.name}.") for entry in self.path.iterdir()):
+            # What begins so is a recipe that was being written when the process was killed.
             raise BadInput(f"{self.path}: the folder is not empty and holds no run; give another -o folder")
         else:
             write_json(known, described)
@@ -100,6 +101,9 @@ class Run:
         if self._tensorboard is not None:
             for name, value in row.items():
                 self._tensorboard.add_scalar(name, value, row["step"])
+
+    def write_cost(self, bill: dict[str, Any]) -> None:
+        write_json(self.path / "cost.json", bill)
 
     def close(self) -> None:
         """Writes what TensorBoard still holds back."""

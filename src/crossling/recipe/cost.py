@@ -18,7 +18,8 @@ from crossling.model.position import Gate
 from crossling.model.shape import Shape
 from crossling.model.transformer import CrosslingModel
 from crossling.objectives import CAMLM, Network, Objective, XLCo
-from crossling.recipe import Recipe, build
+from crossling.recipe.network import build
+from crossling.recipe.recipe import Recipe
 
 BOTH_WAYS = 3  # forwards once, backwards twice as much
 
@@ -33,6 +34,11 @@ class Load:
     @property
     def tokens(self) -> float:
         return self.examples * self.length
+
+
+def tokens(recipe: Recipe, loads: Mapping[str, Load]) -> float:
+    """Read in a whole run."""
+    return sum(load.tokens * recipe.turns(recipe.objectives[name].stream) for name, load in loads.items())
 
 
 def network(recipe: Recipe, vocabulary_size: int) -> Network:
@@ -52,13 +58,19 @@ def parameters(net: Network) -> dict[str, int]:
     return sizes
 
 
+def layer_parameters(net: Network) -> int:
+    """Of the encoder without its embeddings: what every token passes through."""
+    return sum(parameter.numel() for block in net.encoder.blocks for parameter in block.parameters())
+
+
 def flops_per_token(recipe: Recipe, net: Network, loads: Mapping[str, Load]) -> dict[str, float]:
     """`full`: all matrices, heads and attention, both ways, averaged over the tokens of a step, for MFU.
     `paper`: 6 for each weight of the encoder's layers, which is how XLM-E's Table 4 seems to count."""
-    tokens = sum(load.tokens for load in loads.values())
     operations = sum(_cost(recipe.objectives[name], net, load) * load.tokens for name, load in loads.items())
-    layers = sum(parameter.numel() for block in net.encoder.blocks for parameter in block.parameters())
-    return {"full": operations / tokens, "paper": 6.0 * layers}
+    return {
+        "full": operations / sum(load.tokens for load in loads.values()),
+        "paper": 6.0 * layer_parameters(net),
+    }
 
 
 def _cost(objective: Objective, net: Network, load: Load) -> float:
