@@ -192,7 +192,7 @@ def test_what_is_computed_at_once_fits_the_card() -> None:
         (1, 1, {"differences": ["steps=5"]}, r"--set steps: --hours chooses the steps; leave it out"),
         (1, 1, {"size": "huge"}, r"--size huge: there is no such size"),
         (1, 1, {"name": "xml"}, r"xml: there is no such recipe; did you mean 'xlm'\?"),
-        (0, 1, {}, r"--hours 0: give more than none"),
+        (0, 1, {}, r"--hours 0: give a number of hours above 0"),
     ],
 )
 def test_refused(hours: float, gpus: int, more: dict[str, Any], message: str) -> None:
@@ -291,17 +291,17 @@ def test_a_bad_card_is_one_sentence(
     asked = ["inspect", "xlm_e", "--shards", str(shards.path), "--gpu", "h2000"]
     status, out, err = crossling(monkeypatch, capsys, *asked)
     assert (status, out) == (2, "")
-    assert "--gpu h2000: there is no such card here; did you mean 'h200'?" in err
+    assert "--gpu h2000: no card of that name is known (v100, " in err
 
 
 def test_hours_have_an_end() -> None:
     for hours in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(BadInput, match="give more than none, and an end"):
+        with pytest.raises(BadInput, match="give a number of hours above 0"):
             Budget(hours, 1, H200)
 
 
 def test_every_gpu_has_something_to_do() -> None:
-    with pytest.raises(BadInput, match=r"a step of tiny has .* give no more GPUs"):
+    with pytest.raises(BadInput, match=r"a step of tiny has .* give at most so many GPUs"):
         chosen(1, gpus=512, size="tiny")
     found = chosen(24, gpus=64, name="infoxlm", card=A100)
     for objective in found.recipe.objectives.values():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from crossling.errors import BadInput, nearest
+from crossling.errors import BadInput
 
 GIB = 2**30
 CPUINFO = Path("/proc/cpuinfo")  # Linux's
@@ -44,7 +44,9 @@ def card(name: str | None = None) -> Card:
     if name is None:
         return here() or CARDS["h200"]
     if name.lower() not in CARDS:
-        raise BadInput(f"--gpu {name}: there is no such card here{nearest(name.lower(), CARDS)}")
+        raise BadInput(
+            f"--gpu {name}: no card of that name is known ({', '.join(CARDS)}); give the one nearest to yours"
+        )
     return CARDS[name.lower()]
 
 

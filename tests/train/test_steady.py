@@ -78,7 +78,7 @@ def test_a_few_in_a_row_end_the_run_however_late_it_is_looked_at(bad: int, ends:
     assert str(caught.value) == (
         "5 steps in a row had to be left out by step 12: their gradients were not finite, or more than 20 times as"
         " large as before; the last good state is run/checkpoints/0000007; try a lower lr, a longer optimizer.warmup"
-        " or a lower optimizer.clip in another -o folder, which may begin as this one (--init)"
+        " or a lower optimizer.clip in another -o folder (--init begins it as a run that has a state)"
     )
 
 

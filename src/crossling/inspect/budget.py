@@ -81,7 +81,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not 0 < self.hours < math.inf:
-            raise BadInput(f"--hours {self.hours:g}: give more than none, and an end")
+            raise BadInput(f"--hours {self.hours:g}: give a number of hours above 0")
         if self.gpus > MACHINE and self.gpus % MACHINE:
             raise BadInput(
                 f"--gpus {self.gpus}: more than {MACHINE} are counted in machines of {MACHINE}; give a multiple"
@@ -113,7 +113,8 @@ class Budget:
         net = network(began, data.shards.vocabulary_size)
         fewest = min(_units(began, data.loads(began)).values())
         if fewest < self.gpus:
-            return f"--gpus {self.gpus}: a step of {size or name} has {fewest} examples of a task; give no more GPUs"
+            told = f"--gpus {self.gpus}: a step of {size or name} has {fewest} examples of a task"
+            return f"{told}; give at most so many GPUs"
         trial = self._trial(began, size, net, data, given)
         if trial is None:
             return f"{size or name} does not fit on {self.gpus} x {self.card.name}; give more or larger GPUs"
@@ -147,12 +148,13 @@ class Budget:
                 return None
             found = estimate(fit, net, loads, self.card, self.gpus)
             affordable = int(self.hours / (24 * found.days) * fit.steps)
-            bounds = {
-                f"as many as {self} buy": affordable,
-                f"with more the shards would be seen over {MOST_EPOCHS} times": max(
-                    LEAST_STEPS, data.steps(fit, loads)
-                ),
-            }
+            seen = data.steps(fit, loads)  # after which the shards were seen so often that more would gain nothing
+            often = f"with more the shards would be seen over {MOST_EPOCHS} times"
+            if seen < LEAST_STEPS:
+                often = (
+                    f"the fewest of a run, though the shards are so small that they are seen over {MOST_EPOCHS} times"
+                )
+            bounds = {f"as many as {self} buy": affordable, often: max(LEAST_STEPS, seen)}
             if size not in OURS:
                 bounds["as many as were published; there is time left"] = fit.steps
             trial = _Trial(

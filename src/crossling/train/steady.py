@@ -56,7 +56,7 @@ class Steady:
             raise Failed(
                 f"{many} had to be left out by step {step}: their gradients were not finite, or more than {TIMES:g}"
                 f" times as large as before; {kept}; try a lower lr, a longer optimizer.warmup or a lower"
-                " optimizer.clip in another -o folder, which may begin as this one (--init)"
+                " optimizer.clip in another -o folder (--init begins it as a run that has a state)"
             )
 
     def dump(self) -> dict[str, float]:

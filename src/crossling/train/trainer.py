@@ -78,7 +78,8 @@ class Trainer:
         window = self._resume()
         schedule, title = self.schedule, self.run.path.name
         if speaks() and self.step < schedule.steps:
-            warnings.warn(self.engine.path, stacklevel=2)
+            goes_on = f"; goes on from step {self.step}" if self.step else ""
+            warnings.warn(f"{self.engine.path}{goes_on}", stacklevel=2)
         self.clock = time.perf_counter()
         self.pace.begin(self.step)
         note, due = "", False  # the newest figures; whether there is something to save
