@@ -10,8 +10,9 @@ import pytest
 from hypothesis import settings
 
 # A change is judged on the same examples every time; new ones are looked for with HYPOTHESIS_PROFILE=explore.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("explore", max_examples=1000)
+# No deadline: how long an example takes says more about what else the machine does.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("explore", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # The tests compare bits; a GPU, where there is one, rounds in its own way.

@@ -1,5 +1,5 @@
-"""The Triton kernels beside plain torch, in value and gradient: on the GPU where there is one, else by Triton's
-interpreter, which has to be asked for before anything is imported and so gets a process of its own."""
+"""The Triton kernels beside plain torch, in value and gradient: by Triton's interpreter, which has to be asked for
+before anything is imported and so gets a process of its own; on a GPU with `pytest --noconftest` and this file."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ def crossing(names: dict[str, Tensor]) -> set[str]:
 
 def metrics(run: Path) -> list[dict[str, float]]:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if "second" not in name} for row in rows]
+    times = ("seconds", "tokens_per_second", "loader_wait")
+    return [{name: value for name, value in row.items() if name not in times} for row in rows]
 
 
 @contextmanager

@@ -79,7 +79,7 @@ class _Writer(dcp.HuggingFaceStorageWriter):
             tensors[item.index.fqn] = tensor.detach().contiguous()
             places[item.index.fqn] = {"saved_offsets": [*data.chunk.offsets]}
         with new_file(self.file) as new:
-            save_file(tensors, new, {"format": "pt", "DCP_SHARDING_INFO": json.dumps(places)})  # as torch's reader asks
+            save_file(tensors, new, {"DCP_SHARDING_INFO": json.dumps(places)})  # one key: several are in no fixed order
         done: Future[list[WriteResult]] = Future()
         done.set_result([])
         return done
