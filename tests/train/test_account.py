@@ -1,4 +1,4 @@
-"""Tokens, time and operations of a run, whatever its sessions ran on."""
+"""Tokens, time and operations of a run, whatever its stretches ran on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FLOPS = {"full": 10.0, "paper": 6.0}
 ONE, TWO, CPU = Machine("1 x GPU", 100.0), Machine("2 x GPU", 200.0), Machine("a processor", None)
 
 
-def session(machine: Machine, tokens: int, seconds: float, before: dict[str, Any] | None = None) -> Account:
+def stretch(machine: Machine, tokens: int, seconds: float, before: dict[str, Any] | None = None) -> Account:
     account = Account(FLOPS, machine)
     if before is not None:
         account.load(json.loads(json.dumps(before)))
@@ -23,7 +23,7 @@ def session(machine: Machine, tokens: int, seconds: float, before: dict[str, Any
 
 
 def test_a_row_has_the_totals_and_the_share_of_the_peak_at_its_own_speed() -> None:
-    account = session(TWO, 1000, 100.0)
+    account = stretch(TWO, 1000, 100.0)
     assert account.row(8.0) == {
         **{"tokens": 1000, "seconds": 100.0, "flops": 10_000.0},
         **{"tokens_per_second": 8.0, "mfu": pytest.approx(8 * 10 / 200)},
@@ -32,15 +32,15 @@ def test_a_row_has_the_totals_and_the_share_of_the_peak_at_its_own_speed() -> No
 
 
 def test_without_a_known_peak_there_is_no_share_of_it() -> None:
-    account = session(CPU, 1000, 100.0)
+    account = stretch(CPU, 1000, 100.0)
     assert "mfu" not in account.row(8.0)
     assert account.mfu is None
     assert account.bill(5)["mfu"] is None
 
 
-def test_sessions_add_up_on_whatever_they_ran() -> None:
-    account = session(TWO, 500, 10.0, session(ONE, 1000, 100.0).dump())
-    account = session(ONE, 100, 20.0, account.dump())
+def test_stretches_add_up_on_whatever_they_ran() -> None:
+    account = stretch(TWO, 500, 10.0, stretch(ONE, 1000, 100.0).dump())
+    account = stretch(ONE, 100, 20.0, account.dump())
     assert account.bill(7) == {
         "steps": 7,
         "tokens": 1600,
@@ -51,9 +51,9 @@ def test_sessions_add_up_on_whatever_they_ran() -> None:
     }
 
 
-def test_one_session_without_a_known_peak_leaves_the_whole_without() -> None:
-    first = session(CPU, 1000, 100.0)
-    account = session(ONE, 500, 10.0, first.dump())
+def test_one_stretch_without_a_known_peak_leaves_the_whole_without() -> None:
+    first = stretch(CPU, 1000, 100.0)
+    account = stretch(ONE, 500, 10.0, first.dump())
     assert account.mfu is None
     assert account.row(1.0)["mfu"] == pytest.approx(0.1)  # this session's is known
-    assert session(CPU, 1, 1.0, session(ONE, 1, 1.0).dump()).mfu is None
+    assert stretch(CPU, 1, 1.0, stretch(ONE, 1, 1.0).dump()).mfu is None

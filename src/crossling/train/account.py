@@ -1,4 +1,4 @@
-"""What a run costs: tokens, time and operations, over all its sessions, whatever they ran on.
+"""What a run costs: tokens, time and operations, from its first start to its end, whatever it ran on.
 
 Operations are counted in two conventions (docs/scaling.md): `full` is all there are, for MFU, the share that is used of
 what the devices can do; `paper` is what XLM-E's Table 4 seems to count, to compare runs with the published ones.
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Machine:
-    """All devices of a session together."""
+    """All devices of a stretch of it together."""
 
     name: str
     peak: float | None  # operations a second; none: not known
