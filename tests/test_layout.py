@@ -9,9 +9,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
 ORDER = [
-    "errors", "hub", "disk", "progress", "settings", "tasks", "distributed", "hardware", "babel", "corpora", "quality",
-    "sampling", "vocabulary", "data", "model", "objectives", "train", "evaluate", "recipe", "load", "probes", "recipes",
-    "inspect", "export", "examples", "demo", "bench", "cli", "__main__",
+    "errors", "hub", "disk", "progress", "templates", "settings", "tasks", "distributed", "hardware", "babel",
+    "corpora", "quality", "sampling", "vocabulary", "data", "model", "objectives", "train", "evaluate", "recipe",
+    "load", "probes", "recipes", "inspect", "export", "examples", "demo", "bench", "cli", "__main__",
 ]  # fmt: skip
 STRANGERS = {("model", room) for room in ("corpora", "quality", "sampling", "vocabulary", "data")} | {
     ("evaluate", "train")

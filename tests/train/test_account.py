@@ -55,5 +55,5 @@ def test_one_stretch_without_a_known_peak_leaves_the_whole_without() -> None:
     first = stretch(CPU, 1000, 100.0)
     account = stretch(ONE, 500, 10.0, first.dump())
     assert account.mfu is None
-    assert account.row(1.0)["mfu"] == pytest.approx(0.1)  # this session's is known
+    assert account.row(1.0)["mfu"] == pytest.approx(0.1)  # that of this stretch is known
     assert stretch(CPU, 1, 1.0, stretch(ONE, 1, 1.0).dump()).mfu is None

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from crossling.evaluate import charts
 from crossling.evaluate.charts import LineChart, Series, line_chart
+from crossling.templates import templates
 
 FIGURES = {"ours": "tokens/s", "peak_gib": "peak GiB"}
 COLUMNS = ("length", "vocabulary", "batch", "layers")
@@ -33,11 +32,5 @@ def growth_chart(rows: Sequence[Mapping[str, Any]]) -> str | None:
             lines.append(line)
     if not lines:
         return None
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(Path(__file__).parent)
     return environment.get_template("growth.svg.jinja").render(lines=lines, chart=charts, title=24)

@@ -15,8 +15,6 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from crossling.disk import new_file
 from crossling.errors import BadInput
 from crossling.evaluate import charts
@@ -24,6 +22,7 @@ from crossling.evaluate.charts import LineChart, Series
 from crossling.evaluate.runs import Run, collect
 from crossling.evaluate.scores import Row, Summary, summary
 from crossling.progress import duration
+from crossling.templates import templates
 
 COLOURS = 6
 LEARNED_AUC = 0.7  # below it, coloured tokens would only show noise
@@ -49,13 +48,7 @@ def report(folders: Sequence[Path], out: Path) -> Path:
     runs, showcases = collect([Path(folder) for folder in folders])
     measured = [Measured(run, index % COLOURS) for index, run in enumerate(runs)]
     chance = next((each["chance"] for each in showcases if "chance" in each), _chance(runs))
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(Path(__file__).parent)
     page = environment.get_template("report.html.jinja").render(
         title=next((each["title"] for each in showcases if "title" in each), "How cross-lingual is it?"),
         subtitle=next((each["subtitle"] for each in showcases if "subtitle" in each), ""),

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from transformers import PreTrainedModel
 
 from crossling.evaluate.charts import compact
@@ -15,6 +14,7 @@ from crossling.model.transformer import CrosslingModel
 from crossling.progress import duration
 from crossling.recipe.recipe import OBJECTIVES
 from crossling.recipes import RECIPES
+from crossling.templates import templates
 
 
 def card(
@@ -26,14 +26,7 @@ def card(
     family: str,
 ) -> str:
     """The text of README.md for the folder `name`; `models` by the folder inside it."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=False,  # Markdown, from numbers and codes
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = templates(Path(__file__).parent, markup=False)  # Markdown, from numbers and codes
     environment.filters |= {"compact": compact, "duration": duration, "quoted": json.dumps}
     recipe = facts.recipe
     return environment.get_template("model_card.md.jinja").render(

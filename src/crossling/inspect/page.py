@@ -6,8 +6,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from crossling.disk import new_file
 from crossling.errors import BadInput
 from crossling.evaluate import charts
@@ -16,6 +14,7 @@ from crossling.inspect.draws import Drawn, spelled
 from crossling.inspect.plan import Plan
 from crossling.inspect.tables import days
 from crossling.sampling import Pair
+from crossling.templates import templates
 
 STYLE = Path(charts.__file__).parent  # the style sheet is that of the report
 
@@ -23,13 +22,7 @@ STYLE = Path(charts.__file__).parent  # the style sheet is that of the report
 def write_page(plan: Plan, shards: Path, out: Path) -> None:
     if out.suffix not in (".html", ".htm"):
         raise BadInput(f"{out}: a page is written; give a name that ends in .html")
-    environment = Environment(
-        loader=FileSystemLoader([Path(__file__).parent, STYLE]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(Path(__file__).parent, STYLE)
     environment.filters |= {"compact": charts.compact, "spelled": spelled, "figure": figure, "days": days}
     drawn = {rule: each for rule, each in plan.rules.items() if isinstance(each, Drawn)}
     languages = _languages(drawn)
