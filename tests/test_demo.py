@@ -12,7 +12,7 @@ from crossling.corpora.corpus import Corpora
 from crossling.demo import WITH, WITHOUT, demo
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.retrieval import tatoeba
+from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.scores import Row, summary
 from crossling.model.shape import SIZES
 from crossling.model.transformer import CrosslingModel
@@ -57,7 +57,8 @@ def test_an_untrained_model_is_near_chance_across_families(tmp_path: Path) -> No
     torch.manual_seed(0)
     encoder = Encoder(CrosslingModel(SIZES["tiny"].config(1000)), vocabulary.tokenizer(), "untrained")
     cousins = {"qaa-qab", "qac-qad", "qae-qaf"}
-    across = [row for row in tatoeba(encoder, tmp_path / "data") if row["language"] not in cousins]
+    rows = evaluate(encoder, ["tatoeba"], tmp_path / "data")
+    across = [row for row in rows if row["language"] not in cousins]
     assert len(across) == 12 * 2 * 5
     assert max(row["value"] for row in across) < 3
     assert sum(row["value"] for row in across) / len(across) < 1

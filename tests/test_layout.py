@@ -10,11 +10,13 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
 ORDER = [
     "errors", "hub", "disk", "progress", "templates", "settings", "tasks", "distributed", "hardware", "babel",
-    "corpora", "quality", "sampling", "vocabulary", "data", "model", "objectives", "train", "evaluate", "recipe",
-    "load", "probes", "recipes", "inspect", "export", "examples", "demo", "bench", "cli", "__main__",
+    "corpora", "benchmarks", "metrics", "quality", "sampling", "vocabulary", "data", "model", "objectives", "train",
+    "transfer", "evaluate", "recipe", "load", "finetune", "probes", "recipes", "inspect", "export", "examples", "demo",
+    "bench", "cli", "__main__",
 ]  # fmt: skip
 STRANGERS = {("model", room) for room in ("corpora", "quality", "sampling", "vocabulary", "data")} | {
-    ("evaluate", "train")
+    ("evaluate", "train"),
+    ("transfer", "train"),
 }  # (room, room to its left that it does without all the same)
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

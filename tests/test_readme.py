@@ -28,6 +28,7 @@ def run(command: list[str], folder: Path) -> None:
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 SHORT = {
     "steps=100": "steps=3",
+    "steps=50": "steps=3",
     "--size 4000": "--size 1000",
     "4000, ": "1000, ",
     "babel -o babel": "babel -o babel --sentences 1000 --languages 3",
@@ -55,7 +56,7 @@ def test_the_commands_run(shards: Shards, tmp_path: Path) -> None:
     demo_recipe(shards, tmp_path)
     [listed] = [block for block in blocks("") if "crossling babel" in block]
     lines = shortened(listed).splitlines()
-    assert len(lines) == 12
+    assert len(lines) == 14
     for line in lines:
         command = re.sub("^crossling", f"{sys.executable} -m crossling", line)
         run(["bash", "-c", command], tmp_path)

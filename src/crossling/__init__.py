@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from crossling.demo import demo as demo
     from crossling.errors import BadInput as BadInput
     from crossling.evaluate.alignment import align as align
+    from crossling.evaluate.embedding import embed as embed
     from crossling.evaluate.encode import Encoder as Encoder
     from crossling.evaluate.evaluate import evaluate as evaluate
+    from crossling.evaluate.mining import mine as mine
     from crossling.evaluate.report import report as report
     from crossling.export import export as export
+    from crossling.finetune.finetune import finetune as finetune
     from crossling.inspect import inspect as inspect
     from crossling.load import load as load
     from crossling.quality.check import check as check
@@ -53,11 +56,14 @@ _HOMES = {
     "check": "quality.check",
     "clean": "quality.clean",
     "demo": "demo",
+    "embed": "evaluate.embedding",
     "encode": "data.encode",
     "evaluate": "evaluate.evaluate",
     "export": "export",
+    "finetune": "finetune.finetune",
     "inspect": "inspect",
     "load": "load",
+    "mine": "evaluate.mining",
     "pretrain": "recipe.pretrain",
     "recipes": "recipes",
     "report": "evaluate.report",
@@ -100,4 +106,4 @@ def _is_command_line() -> bool:
 # then. The command line does without, so that its help does not wait for torch; so does a worker, which imports what it
 # needs.
 if not _is_command_line() and parent_process() is None:
-    import_module("crossling.model.heads")
+    import_module("crossling.model.tasks")

@@ -21,6 +21,7 @@ from crossling.data.encode import encode
 from crossling.data.shards import Shards
 from crossling.disk import write_json
 from crossling.errors import BadInput
+from crossling.evaluate import scores
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.report import report
 from crossling.evaluate.retrieval import read_tatoeba
@@ -48,7 +49,9 @@ def demo(out: Path, seed: int = 0, steps: int = STEPS) -> list[Row]:
     rows: list[Row] = []
     for name, recipe in models(shards, seed, steps).items():
         pretrain(recipe, shards, out / name, probe=probe, probe_every=20)
-        rows += evaluate(load(out / name), ["tatoeba", "word-alignment"], data, out)
+        # What was found for each example lies with its model.
+        rows += evaluate(load(out / name), ["tatoeba", "word-alignment"], data, out / name)
+    scores.add(out / "scores.jsonl", rows)
     minutes = (time.monotonic() - started) / 60
     shown = _page_text(shards, out, seed, minutes) | examples(out / WITH, data, SHOWN)
     write_json(out / "showcase.json", shown)

@@ -24,7 +24,7 @@ LESS_IS_BETTER = ("ms", "s")
 ROWS = {
     "step": [
         *("matrix product of 512^3", "xlm_e, batch 4", "xlm_e, batch 8", "xlm_e, best batch"),
-        *("xlm_e, batch 4, with gated bias", "xlm_e, packed bitext, batch 4", "xlm_e, recompute, batch 4"),
+        *("xlm_e, batch", "xlm_e, packed bitext, batch 4", "xlm_e, recompute, batch 4"),
         *("xlm_e, text and bitext, batch 4", "infoxlm (MLM, TLM, contrast), batch 4", "veco (CA-MLM, TLM), batch 4"),
         *("waiting for the loader, batch", "xlm_r (MLM), batch 4"),
     ],

@@ -1,15 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from crossling.errors import BadInput
-from crossling.evaluate.alignment import error_rate, read_gold, read_pairs, word_alignment
+from crossling.evaluate.alignment import align, counts, read_gold, read_pairs, word_alignment
 from crossling.evaluate.encode import Encoder
+from crossling.evaluate.measured import VALUES
 
 Write = Callable[[Path, str], Path]
+Links = set[tuple[int, int]]
+
+
+def error_rate(corpus: Iterable[tuple[Links, Links, Links]]) -> float:
+    """In percent, by the formula."""
+    sums = np.sum([counts(*pair) for pair in corpus], axis=0)
+    return float(VALUES["aer"](sums))
 
 
 def write_set(write: Write, data: Path, name: str, text: str, gold: str) -> None:
@@ -21,10 +30,11 @@ def write_set(write: Write, data: Path, name: str, text: str, gold: str) -> None
 def test_error_rate_by_hand() -> None:
     """Found 3, sure 2, possible 3 with the sure: 1 is sure, 2 are possible, so 1 - (1 + 2) / (3 + 2)."""
     found, sure, possible = {(0, 0), (1, 1), (2, 5)}, {(0, 0), (3, 3)}, {(0, 0), (3, 3), (1, 1)}
-    assert error_rate([(found, sure, possible)]) == pytest.approx(0.4)
+    assert error_rate([(found, sure, possible)]) == pytest.approx(40)
     # Over a corpus the counts are summed before dividing: 1 - (3 + 2) / (5 + 2)
-    assert error_rate([(found, sure, possible), ({(0, 0)}, {(0, 0)}, {(0, 0)})]) == pytest.approx(2 / 7)
-    assert error_rate([(set(), sure, possible)]) == 1
+    assert error_rate([(found, sure, possible), ({(0, 0)}, {(0, 0)}, {(0, 0)})]) == pytest.approx(200 / 7)
+    assert error_rate([(set(), sure, possible)]) == 100
+    assert error_rate([(sure, sure, possible), (possible, possible, possible)]) == 0
 
 
 def test_reads_sure_and_possible(tmp_path: Path, write: Write) -> None:
@@ -53,7 +63,8 @@ def test_rows(tmp_path: Path, write: Write, encoder: Encoder) -> None:
     text = ["the white house ||| la maison blanche", "a b c ||| a c b", "zebra ||| quilt zebra"]
     write_set(write, tmp_path, "qaa-qab", "\n".join([*text, "a " * 70 + "||| b"]), "1-1 2-3 3-2\n1-1\n1p1 1-2\n1-1\n")
     with pytest.warns(UserWarning, match="1 of 4 pairs are longer than the 64 tokens"):
-        rows = word_alignment(encoder, tmp_path)
+        [measured] = word_alignment(encoder, tmp_path)
+    rows = measured.rows
     gold = read_gold(tmp_path)[0].pairs[:3]
     for layer, row in enumerate(rows):
         links = [encoder.align(*line.split(" ||| "), layer=layer) for line in text]
@@ -68,11 +79,48 @@ def test_rows(tmp_path: Path, write: Write, encoder: Encoder) -> None:
             "setting": "training-free",
             "split": "test",
             "examples": 3,
-            "value": pytest.approx(100 * value),
+            "value": pytest.approx(value),
         }
     assert len(rows) == 4
-    with pytest.warns(UserWarning, match="1 of 4"):
-        assert word_alignment(encoder, tmp_path, "argmax")[0]["protocol"] == "mutual-argmax"
+    assert (measured.task, measured.split, measured.language, measured.variant) == (
+        *("word-alignment", "test", "qaa-qab"),
+        "ot",
+    )
+    examples = list(measured.examples)
+    assert [each.id for each in examples] == ["1", "2", "3"]
+    sums = np.sum([each.statistics["xlm-align-ot/aer"] for each in examples], axis=0)
+    np.testing.assert_allclose(VALUES["aer"](sums), [row["value"] for row in rows])
+    links = [encoder.align(*text[1].split(" ||| "), layer=layer) for layer in range(4)]
+    assert examples[1].prediction == [" ".join(f"{i}-{j}" for i, j in each) for each in links]
+
+
+def test_methods_and_languages(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    for name in ("deen", "enhi"):
+        write_set(write, tmp_path, name, "the white house ||| a b c house\n", "1-1 3-4\n")
+    found = list(word_alignment(encoder, tmp_path, ["hi"], ["argmax", "itermax"]))
+    assert [(each.language, each.variant, each.rows[0]["protocol"]) for each in found] == [
+        ("en-hi", "argmax", "mutual-argmax"),
+        ("en-hi", "itermax", "itermax"),
+    ]
+    for each in found:
+        for layer, row in enumerate(each.rows):
+            links = encoder.align("the white house", "a b c house", layer, str(each.variant))
+            assert row["value"] == pytest.approx(error_rate([(set(links), {(0, 0), (2, 3)}, {(0, 0), (2, 3)})]))
+    assert len(list(word_alignment(encoder, tmp_path, ["en-hi", "deu"]))) == 2
+    with pytest.raises(BadInput, match=r"word-alignment: no files of language 'fr'"):
+        list(word_alignment(encoder, tmp_path, ["fr"]))
+
+
+def test_align_a_file(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    file = write(tmp_path / "pairs", "the house ||| house the\na b ||| c\n")
+    for method in ("ot", "argmax", "itermax"):
+        expected = [encoder.align("the house", "house the", 1, method), encoder.align("a b", "c", 1, method)]
+        assert list(align(encoder, file, 1, method)) == expected
+    assert list(align(encoder, file)) == list(align(encoder, file, encoder.universal_layer, "ot"))
+    with pytest.raises(BadInput, match="layer 7 does not exist"):
+        list(align(encoder, file, 7))
+    with pytest.raises(BadInput, match="line 2 is longer than the 64 tokens"):
+        list(align(encoder, write(tmp_path / "long", "a ||| b\n" + "a " * 70 + "||| b\n")))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, T5Config, T5Model
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2Model,
+    T5Config,
+    T5Model,
+    XLMRobertaForQuestionAnswering,
+    XLMRobertaForSequenceClassification,
+    XLMRobertaForTokenClassification,
+)
 
 from crossling.errors import BadInput
 from crossling.evaluate import encode
@@ -46,6 +56,7 @@ def test_embed_is_one_layer_of_pooled(encoder: Encoder) -> None:
     assert encoder.universal_layer == 2
     np.testing.assert_array_equal(encoder.embed(SENTENCES), pooled[2])
     np.testing.assert_array_equal(encoder.embed(SENTENCES, layer=0), pooled[0])
+    np.testing.assert_array_equal(encoder.pooled(SENTENCES, layers=[3, 1]), pooled[[3, 1]])
     chosen = Encoder(encoder.model, encoder.tokenizer, "tiny", universal_layer=1)
     np.testing.assert_array_equal(chosen.embed(SENTENCES), pooled[1])
     assert encoder.embed([]).shape == (0, 16)
@@ -103,8 +114,9 @@ def test_align_all_reads_as_xlm_align(encoder: Encoder) -> None:
     with torch.no_grad():
         hidden = encoder.model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states
     others = [(["a"], ["b", "c"]), (source, target), (["x"] * 30, ["y"] * 10)]
-    links = encoder.align_all(others, range(4), "argmax")[1]
-    assert links is not None
+    found = encoder.align_all(others, range(4), ["ot", "argmax"])[1]
+    assert found is not None
+    links = found["argmax"]
     for layer in range(4):
         states = torch.nn.functional.normalize(hidden[layer][0], dim=-1)
         start = 2 + len(flat[0])
@@ -137,10 +149,14 @@ def test_align_too_long_and_empty(encoder: Encoder) -> None:
 
 
 def test_refuses_what_is_no_encoder() -> None:
-    tokenizer = make_tokenizer()
+    tokenizer, without_padding = make_tokenizer(), make_tokenizer()
+    without_padding.pad_token = None
     gpt = GPT2Model(GPT2Config(vocab_size=60, n_embd=16, n_layer=2, n_head=2))
-    with pytest.raises(BadInput, match="a decoder"):
-        Encoder(gpt, tokenizer, "gpt")
+    for of_gpt in (tokenizer, without_padding):
+        with pytest.raises(BadInput, match="a decoder"):
+            Encoder(gpt, of_gpt, "gpt")
+    with pytest.raises(BadInput, match="no tokenizer with a padding token"):
+        Encoder(make_model(), without_padding, "tiny")
     decoder = BertModel(
         BertConfig(vocab_size=60, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, is_decoder=True)
     )
@@ -166,6 +182,25 @@ def test_load(tmp_path: Path, encoder: Encoder) -> None:
     assert loaded.name == str(tmp_path)
     assert loaded.universal_layer == 1
     np.testing.assert_array_equal(loaded.pooled(SENTENCES), encoder.pooled(SENTENCES))
+
+
+def test_load_leaves_out_the_head_of_a_fine_tuned_model(tmp_path: Path) -> None:
+    config = make_model().config
+    config.num_labels = 3
+    for kind in (XLMRobertaForSequenceClassification, XLMRobertaForTokenClassification, XLMRobertaForQuestionAnswering):
+        tuned = kind(config).eval()
+        tuned.save_pretrained(tmp_path)
+        make_tokenizer().save_pretrained(tmp_path)
+        expected = Encoder(tuned.roberta, make_tokenizer(), "tiny").pooled(SENTENCES)
+        np.testing.assert_array_equal(load(tmp_path).pooled(SENTENCES), expected)
+
+
+def test_fingerprint_tells_weights_apart(encoder: Encoder) -> None:
+    before = encoder.fingerprint()
+    assert Encoder(make_model(), make_tokenizer(), "another name").fingerprint() == before
+    with torch.no_grad():
+        encoder.model.encoder.layer[1].output.dense.bias[3] += 1e-4
+    assert encoder.fingerprint() != before
 
 
 def test_load_refuses(tmp_path: Path, encoder: Encoder) -> None:

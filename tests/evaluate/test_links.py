@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crossling.errors import BadInput
-from crossling.evaluate.links import link, mutual, transport
+from crossling.evaluate.cosine import unit
+from crossling.evaluate.links import METHODS, itermax, link, mutual, transport
 
 
 def slow_transport(similarity: list[list[float]]) -> tuple[list[list[float]], list[list[float]]]:
@@ -44,16 +47,50 @@ def test_link_is_mutual_choice() -> None:
 def test_normalising_matters() -> None:
     """A hub, near to everything, takes all links by plain argmax but not by transport."""
     similarity = np.array([[[0.9, 1.0], [0.1, 0.95]]])
-    assert mutual(similarity, similarity)[0].tolist() == [[0, 1]]
-    assert mutual(*transport(similarity))[0].tolist() == [[0, 0], [1, 1]]
+    assert mutual(similarity, similarity)[0].tolist() == [[False, True], [False, False]]
+    assert mutual(*transport(similarity))[0].tolist() == [[True, False], [False, True]]
 
 
 def test_equals_go_to_the_first() -> None:
     flat = np.ones((1, 2, 3))
-    assert mutual(flat, flat)[0].tolist() == [[0, 0]]
+    assert np.argwhere(mutual(flat, flat)[0]).tolist() == [[0, 0]]
 
 
-@pytest.mark.parametrize("method", ["ot", "argmax"])
+def slow_itermax(similarity: list[list[float]]) -> set[tuple[int, int]]:
+    """SimAlign's definition, pair by pair: two rounds, 0.9 for pairs with one linked position, 0 for two."""
+    rows, columns = range(len(similarity)), range(len(similarity[0]))
+
+    def choices(weight: dict[tuple[int, int], float]) -> set[tuple[int, int]]:
+        value = {(i, j): similarity[i][j] * weight[i, j] for i in rows for j in columns}
+        of_row = {i: max(columns, key=lambda j: (value[i, j], -j)) for i in rows}
+        of_column = {j: max(rows, key=lambda i: (value[i, j], -i)) for j in columns}
+        return {(i, j) for i, j in of_row.items() if of_column[j] == i}
+
+    linked = choices({(i, j): 1.0 for i in rows for j in columns})
+    used_rows, used_columns = {i for i, _ in linked}, {j for _, j in linked}
+    if min(len(rows), len(columns)) <= 2 or len(used_rows) == len(rows) or len(used_columns) == len(columns):
+        return linked
+    weight = {(i, j): (1.0, 0.9, 0.0)[(i in used_rows) + (j in used_columns)] for i in rows for j in columns}
+    return linked | {(i, j) for i, j in choices(weight) if weight[i, j]}
+
+
+@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 9))
+def test_itermax_is_its_definition(seed: int, source: int, target: int) -> None:
+    similarity = np.random.default_rng(seed).random((2, source, target))
+    for layer, linked in enumerate(itermax(similarity)):
+        assert {(int(i), int(j)) for i, j in np.argwhere(linked)} == slow_itermax(similarity[layer].tolist())
+
+
+def test_itermax_adds_to_argmax_and_moves_cosines_to_the_positive() -> None:
+    rng = np.random.default_rng(3)
+    source, target = rng.normal(size=(1, 9, 5)), rng.normal(size=(1, 9, 5))
+    plain, more = ({tuple(pair) for pair in link(source, target, method)[0].tolist()} for method in METHODS[1:])
+    assert plain < more
+    cosine = unit(source[0]) @ unit(target[0]).T
+    assert more == slow_itermax(((cosine + 1) / 2).tolist())
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_nothing_to_link(method: str) -> None:
     for source, target in ((0, 3), (3, 0), (0, 0)):
         assert [links.tolist() for links in link(np.ones((2, source, 4)), np.ones((2, target, 4)), method)] == [[], []]

@@ -4,15 +4,22 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from crossling.errors import BadInput
 from crossling.evaluate import scores
+from crossling.evaluate.board import boards
 from crossling.evaluate.report import report
-from crossling.evaluate.runs import collect, short_names
+from crossling.evaluate.runs import collect, short_names, weights
 from crossling.evaluate.scores import Score
+from crossling.evaluate.shown import Shown
+
+from . import made
 
 EVIL = "<script>alert('x')</script>"
 
@@ -119,7 +126,7 @@ def test_the_page_is_whole_and_alone(folder: Path, tmp_path: Path) -> None:
     assert not re.search(r"https?://|//[a-z]|url\(|@import|\bsrc=|<link|<script", text)
     assert "script" not in page.tags
     assert page.text.count(EVIL) >= 5
-    headings = ["Runs", "Training", "Layer by layer", "Language by language"]
+    headings = ["Runs", "Training", "Layer by layer", "Language by language", "Task by task"]
     examples = ["Which word is which", "Nearest translations", "Replaced tokens"]
     assert page.headings == [*headings, *examples]
     assert "demo/runs/one" not in page.text
@@ -145,9 +152,9 @@ def test_scores_alone_make_a_page(tmp_path: Path) -> None:
     page = Page(report([tmp_path], tmp_path / "report.html").read_text(encoding="utf-8"))
     text = " ".join(page.text.split())
     assert "encoder 50.0 % retrieval, layer 0; chance 10" in text
-    assert "en → xx xx → en sw 50 50 th 50 50" in text
-    assert "Training" not in text
-    assert "Replaced tokens" not in text
+    assert "Tatoeba en→xx accuracy, protocol sweep, training-free, test set, en-xx, each at its best layer (0)" in text
+    assert "th sw encoder 50.0 50.0" in text
+    assert page.headings == ["Leaderboard", "Runs", "Layer by layer", "Task by task", "Footnotes"]
 
 
 def test_detection_that_has_not_learned(folder: Path, tmp_path: Path) -> None:
@@ -222,3 +229,99 @@ def test_bad_showcase(folder: Path, tmp_path: Path, part: str, value: Any, messa
 def test_every_part_of_a_showcase_may_be_absent(folder: Path, tmp_path: Path, part: str) -> None:
     (folder / "showcase.json").write_text(json.dumps({name: value for name, value in SHOWCASE.items() if name != part}))
     Page(report([folder], tmp_path / "r.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, the second begun as the first, fine-tuned for two tasks with three seeds."""
+    return made.folder(tmp_path_factory.mktemp("measured"), tasks=("xnli", "tydiqa"), examples=20)
+
+
+def test_fine_tuned_models_count_for_the_run_they_were_made_of(measured: Path) -> None:
+    runs, _ = collect([measured])
+    assert [run.name for run in runs] == ["base", "continued"]
+    assert {row["task"] for row in runs[0].rows} == {"tatoeba", "word-alignment", "xnli", "tydiqa"}
+    assert (runs[0].init, runs[1].init) == (None, str(measured / "base"))
+    apart, _ = collect([measured / "base", measured / "base-xnli"])
+    assert [run.name for run in apart] == ["base"]
+    assert len(apart[0].folders) == 2
+
+
+def test_a_page_of_everything(measured: Path, tmp_path: Path) -> None:
+    page = Page(report([measured], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert page.headings == [
+        *("Leaderboard", "Runs", "Training", "Layer by layer", "Task by task", "Is the difference real?"),
+        *("Language families", "With bitext, with text, not seen", "Before and after continued training"),
+        *("Score against size and cost", "Footnotes"),
+    ]
+    text = " ".join(page.text.split())
+    assert "Fine-tuned on mnli-subset in place of the task's own training set." in text
+    assert "Measured on the dev set." in text
+    assert "InfoXLM on XNLI is 76.2 in its own Table 1 and 76.5 in XLM-E's Table 1." in text
+    assert "XLM-E, Table 1" in text
+    assert "3 seeds" in text
+    assert "xlm_e 30 3M" in text
+    assert "continued − base" in text
+
+
+def test_boards_have_only_what_runs_have(measured: Path) -> None:
+    runs, _ = collect([measured])
+    found = {board.title: board for board in boards([Shown(run, 0).entry for run in runs])}
+    tuned = found["Fine-tuned on English, tested on all languages"]
+    assert tuned.columns == ["TyDiQA F1 / EM", "XNLI acc."]
+    base, continued = tuned.runs
+    rows = [row["value"] for row in runs[0].rows if row["task"] == "xnli"]
+    assert base.cells[1].text == f"{fmean(rows):.1f}"
+    assert base.cells[1].small.startswith("± ")
+    assert "3 seeds" in base.cells[1].title
+    assert "protocol xtreme" in base.cells[1].title
+    assert continued.name == "continued"
+    [own] = [line for line in tuned.printed if (line.name, line.place) == ("XLM-E Base", "XLM-E, Table 1")]
+    assert [cell.text for cell in own.cells] == ["62.4 / 45.7", "76.6"]
+    gaps = found["Transfer gap"]
+    assert [cell.text for cell in next(line for line in gaps.printed if line.name == "XY-LENT Base").cells] == [
+        "8.6",
+        "7.8",
+    ]
+    assert "Fine-tuned on translations into all languages" not in found
+    retrieval = found["Retrieval, mining and alignment"]
+    assert retrieval.columns[-1] == "AER"
+    assert re.search(r"en-xx, layer \d+, 14 languages", retrieval.runs[0].cells[0].title)
+
+
+def test_a_short_list_is_named(tmp_path: Path) -> None:
+    rows = [made.row("m", "xnli", code, 50.0, setting="zero-shot") for code in ("en", "de", "sw")]
+    scores.add(tmp_path / "scores.jsonl", rows)
+    text = " ".join(Page(report([tmp_path], tmp_path / "r.html").read_text(encoding="utf-8")).text.split())
+    assert "50.0 (3 of 15)" in text
+
+
+def test_markdown_alone_and_beside_the_page(measured: Path, tmp_path: Path) -> None:
+    report([measured], tmp_path / "one.html")
+    assert report([measured], tmp_path / "two.md") == tmp_path / "two.md"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["one.html", "one.md", "two.md"]
+    text = (tmp_path / "two.md").read_text(encoding="utf-8")
+    assert text == (tmp_path / "one.md").read_text(encoding="utf-8")
+    tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.M)
+    assert len(tables) > 10
+    for table in tables:  # each is whole: a head, a rule, and rows of the same width
+        head, rule, *rows = table.splitlines()
+        assert set(rule) <= set("|-:")
+        assert rows
+        assert {row.count("|") for row in (head, rule, *rows)} == {head.count("|")}
+    assert "| XLM-E Base | XLM-E, Table 1, as published | 62.4 / 45.7 | 76.6 |" in text
+    with pytest.raises(BadInput, match=r"ends in \.html or \.md"):
+        report([measured], tmp_path / "report.pdf")
+
+
+def test_the_size_of_a_model(tmp_path: Path) -> None:
+    tensors = {"encoder.a": np.zeros((3, 4)), "encoder.a/exp_avg": np.zeros((3, 4)), "parts.head": np.zeros(7)}
+    (tmp_path / "checkpoints/0000010").mkdir(parents=True)
+    save_file(tensors, tmp_path / "checkpoints/0000010/00000.safetensors")
+    assert weights(tmp_path) == 12
+    save_file({"embeddings": np.zeros((5, 2))}, tmp_path / "model.safetensors")
+    assert weights(tmp_path) == 12
+    (tmp_path / "exported").mkdir()
+    save_file({"embeddings": np.zeros((5, 2))}, tmp_path / "exported/model.safetensors")
+    assert weights(tmp_path / "exported") == 10
+    assert weights(tmp_path / "nowhere") is None

@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crossling.errors import BadInput
 from crossling.evaluate import retrieval
+from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.retrieval import accuracy, nearest_rows, read_tatoeba, tatoeba
+from crossling.evaluate.measured import VALUES, Measured
+from crossling.evaluate.retrieval import accuracy, nearest_both, read_tatoeba, tatoeba, xtreme_layer
+from crossling.evaluate.scores import Row
 
 Write = Callable[[Path, str], Path]
 
@@ -26,16 +31,30 @@ def write_pair(write: Write, data: Path, pair: str, first: Sequence[str], second
         write(data / "tatoeba/v1" / f"tatoeba.{pair}.{code}", "".join(f"{line}\n" for line in side))
 
 
+def rows_of(measured: Iterable[Measured]) -> list[Row]:
+    return [row for each in measured for row in each.rows]
+
+
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
-def test_nearest_rows_is_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrieval, "QUERIES_AT_ONCE", 4)
-    rng = np.random.default_rng(0)
-    query, candidate = rng.normal(size=(11, 5)), rng.normal(size=(7, 5))
-    slow = [max(range(7), key=lambda row: cosine(vector, candidate[row])) for vector in query]
-    assert nearest_rows(query, candidate).tolist() == slow
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.integers(1, 5))
+def test_nearest_both_is_brute_force_in_blocks_of_any_size(seed: int, first: int, second: int, block: int) -> None:
+    rng = np.random.default_rng(seed)
+    one, other = (unit(rng.integers(-2, 3, size=(rows, 3)).astype(np.float32)) for rows in (first, second))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrieval, "QUERIES_AT_ONCE", block)
+        ahead, back = nearest_both(one, other)
+    cosine = one @ other.T
+    np.testing.assert_allclose(cosine[np.arange(first), ahead], cosine.max(axis=1), atol=1e-6)
+    np.testing.assert_allclose(cosine[back, np.arange(second)], cosine.max(axis=0), atol=1e-6)
+
+
+def test_of_equals_the_first_is_nearest() -> None:
+    vectors = np.eye(3, dtype=np.float32)[[0, 0, 1]]
+    ahead, back = nearest_both(vectors, vectors[[2, 0, 1]])
+    assert (ahead.tolist(), back.tolist()) == ([1, 1, 0], [2, 0, 0])
 
 
 def test_random_vectors_give_chance() -> None:
@@ -55,7 +74,7 @@ def test_scores_are_brute_force(tmp_path: Path, write: Write, encoder: Encoder) 
     first, second = sentences(1), sentences(2)
     write_pair(write, tmp_path, "qaa-qab", first, second)
     write_pair(write, tmp_path, "swh-eng", second, first)
-    rows = tatoeba(encoder, tmp_path)
+    rows = [row for row in rows_of(tatoeba(encoder, tmp_path)) if row["protocol"] == "sweep"]
     assert len(rows) == 2 * 2 * 4
     vectors = {sentence: encoder.pooled([sentence])[:, 0] for sentence in (*first, *second)}
     for row in rows:
@@ -101,8 +120,80 @@ def test_each_sentence_is_embedded_once(tmp_path: Path, write: Write, encoder: E
         return pooled(asked, pooling)
 
     encoder.pooled = spy  # type: ignore[method-assign]
-    tatoeba(encoder, tmp_path)
+    list(tatoeba(encoder, tmp_path))
     assert sorted(seen) == sorted(sentence for side in sides.values() for sentence in side)
+
+
+def test_xtreme_is_its_script(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    """English asks, an index of all foreign lines, duplicates included, answers with the first of the nearest."""
+    foreign, english = sentences(3, 30), sentences(4, 30)
+    foreign[7] = foreign[20] = foreign[2]
+    for line in range(12, 24):  # so that some are found
+        foreign[line] = english[line]
+    write_pair(write, tmp_path, "swh-eng", foreign, english)
+    found = list(tatoeba(encoder, tmp_path))
+    [row] = [row for row in rows_of(found) if row["protocol"] == "xtreme"]
+    assert (row["direction"], row["language"], row["layer"], row["pooling"]) == ("en-xx", "sw", 2, "mean")
+    vectors = [[encoder.pooled([sentence])[2, 0] for sentence in side] for side in (foreign, english)]
+    answers = [int(np.argmax([round(cosine(asked, other), 6) for other in vectors[0]])) for asked in vectors[1]]
+    right = [int(answer == line) for line, answer in enumerate(answers)]
+    assert row["value"] == pytest.approx(100 * np.mean(right))
+    assert 0 < row["value"] < 100
+    [kept] = [each for each in found if each.variant == "en-xx"]
+    examples = list(kept.examples)
+    assert [each.prediction[2] for each in examples] == [answer + 1 for answer in answers]
+    assert [each.statistics["xtreme/accuracy"][2] for each in examples] == [[each, 1] for each in right]
+    assert not [row for row in rows_of(tatoeba(encoder, tmp_path, pooling="cls")) if row["protocol"] == "xtreme"]
+
+
+def test_xtreme_finds_a_repeated_sentence_once(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    same = ["a b", "c d", "a b", "e f g"]
+    write_pair(write, tmp_path, "swh-eng", same, same)
+    rows = {row["protocol"]: row["value"] for row in rows_of(tatoeba(encoder, tmp_path)) if row["layer"] == 2}
+    assert rows == {"sweep": 100, "xtreme": 75}
+
+
+def test_xtreme_layers() -> None:
+    """Counted with the embeddings as 0: index 7 of 12 blocks, 13 of 24."""
+    assert [xtreme_layer(layers) for layers in (12, 24, 3, 6, 36)] == [8, 14, 2, 4, 24]
+
+
+def test_scores_are_the_sums_of_what_examples_add(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    write_pair(write, tmp_path, "swh-eng", sentences(5), [*sentences(5)[:6], *sentences(6)[6:]])
+    write_pair(write, tmp_path, "qaa-qab", sentences(7), sentences(8))
+    found = list(tatoeba(encoder, tmp_path, pooling="cls"))
+    assert [each.variant for each in found] == ["qaa-qab.cls", "qab-qaa.cls", "xx-en.cls", "en-xx.cls"]
+    for each in found:
+        sums = np.sum([example.statistics["sweep/accuracy"] for example in each.examples], axis=0)
+        np.testing.assert_allclose(VALUES["accuracy"](sums), [row["value"] for row in each.rows])
+
+
+def test_vectors_of_as_many_pairs_as_fit(
+    tmp_path: Path, write: Write, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, code in enumerate(("deu", "fra", "swh")):
+        write_pair(write, tmp_path, f"{code}-eng", sentences(seed), sentences(9))
+    whole = rows_of(tatoeba(encoder, tmp_path))
+    asked: list[int] = []
+    pooled = encoder.pooled
+
+    def spy(some: Sequence[str], pooling: str = "mean") -> np.ndarray:
+        asked.append(len(some))
+        return pooled(some, pooling)
+
+    encoder.pooled = spy  # type: ignore[method-assign]
+    monkeypatch.setattr(retrieval, "MEMORY", 40 * 4 * 16 * 4)
+    assert rows_of(tatoeba(encoder, tmp_path)) == whole
+    assert asked == [36, 24]
+
+
+def test_languages(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    for pair in ("deu-eng", "swh-eng", "qaa-qab"):
+        write_pair(write, tmp_path, pair, sentences(1), sentences(2))
+    names = {row["language"] for row in rows_of(tatoeba(encoder, tmp_path, ["swh", "qab"]))}
+    assert names == {"sw", "qaa-qab"}
+    with pytest.raises(BadInput, match=r"tatoeba: no files of language 'th'"):
+        list(tatoeba(encoder, tmp_path, ["th", "sw"]))
 
 
 def test_reads_gzip_and_odd_line_ends(tmp_path: Path) -> None:

@@ -73,3 +73,32 @@ def test_summary() -> None:
     assert (xtreme.protocol, xtreme.by_layer) == ("xtreme", {2: 99})
     assert (aer.best_layer, aer.best) == (3, 80)
     assert (trial.split, trial.best) == ("trial", 0)
+
+
+def test_what_was_trained_on_tells_scores_apart_but_intervals_do_not(tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl"
+    scores.add(path, [row(low=40.0, high=60.0)])
+    scores.add(path, [row(low=41.0, high=59.0), row(trained_on="mnli-subset"), row(selection="all-dev")])
+    found = scores.read(path)
+    assert [each.get("low") for each in found] == [41, None, None]
+    assert list(found[0])[-4:] == ["examples", "value", "low", "high"]
+
+
+@pytest.mark.parametrize("number", ["high", "low"])
+def test_bounds_are_numbers(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "scores.jsonl"
+    path.write_text(json.dumps({**row(), number: "much"}) + "\n")
+    with pytest.raises(BadInput, match=f"finite number under '{number}'"):
+        scores.read(path)
+
+
+def test_the_spread_of_seeds() -> None:
+    spread = scores.Spread((1.0, 2.0, 6.0))
+    assert (spread.mean, spread.median) == (3, 2)
+    assert spread.deviation == pytest.approx(7**0.5)
+    assert scores.Spread((1.0,)).deviation is None
+
+
+def test_ways_of_pooling_are_not_averaged() -> None:
+    mean, first = scores.summary([row(pooling="mean", value=10.0), row(pooling="cls", value=90.0)])
+    assert (mean.pooling, mean.best, first.pooling, first.best) == ("mean", 10, "cls", 90)

@@ -18,7 +18,7 @@ from crossling.errors import BadInput, Interrupted
 from crossling.inspect import inspect
 from crossling.model.transformer import CrosslingModel
 from crossling.recipe import Recipe, Start, pretrain
-from crossling.recipe.pretrain import _machine, _told
+from crossling.recipe.pretrain import _told, machine
 from crossling.recipes import infoxlm, veco, xlm_e
 from crossling.train.account import Account, Machine
 
@@ -123,16 +123,16 @@ def test_the_line_names_every_machine() -> None:
 
 
 def test_the_machine_is_all_cards_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _machine(torch.device("cpu")) == Machine(hardware.processor(), None)
+    assert machine(torch.device("cpu")) == Machine(hardware.processor(), None)
     monkeypatch.setattr(importlib.import_module("crossling.recipe.pretrain"), "processes", lambda: 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
     found = SimpleNamespace(name="NVIDIA H200", total_memory=140 * hardware.GIB)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: found)
-    assert _machine(torch.device("cuda", 0)) == Machine("4 x NVIDIA H200", 4 * 989e12)
+    assert machine(torch.device("cuda", 0)) == Machine("4 x NVIDIA H200", 4 * 989e12)
     found.name = "NVIDIA GeForce GTX 1080"
-    assert _machine(torch.device("cuda", 0)).peak is None
+    assert machine(torch.device("cuda", 0)).peak is None
 
 
 @pytest.mark.parametrize("make", [xlm_e, infoxlm, veco])

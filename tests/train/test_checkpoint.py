@@ -266,10 +266,21 @@ def test_the_best_is_kept_until_there_is_a_better_one(
     net = trained(seed=0, steps=1)
     for step, score in enumerate(scores, start=1):
         checkpoints = Checkpoints(tmp_path)  # as after a stop
-        checkpoints.save(step, *net, {}, score)
+        checkpoints.save(step, *net, {}, None if score is None else {"mean": score})
         checkpoints.wait()
     assert [int(path.name) for path in checkpoint.all_steps(tmp_path)] == kept
     assert checkpoints.load(*net) == {"step": 5}  # which is no word of the trainer's
+
+
+def test_the_best_of_each_name_is_kept(tmp_path: Path) -> None:
+    net = trained(seed=0, steps=1)
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    for step, (de, fr) in enumerate([(0.5, 0.1), (0.2, 0.3), (0.1, 0.3), (0.2, 0.2)], start=1):
+        checkpoints.save(step, *net, {}, {"de": de, "fr": fr})
+        checkpoints.wait()
+    assert [int(path.name) for path in checkpoint.all_steps(tmp_path)] == [1, 2, 4]
+    found = checkpoint.best(checkpoint.all_steps(tmp_path))
+    assert {name: int(path.name) for name, path in found.items()} == {"de": 1, "fr": 2}
 
 
 def test_steps_are_ordered_as_numbers(tmp_path: Path) -> None:
@@ -397,7 +408,7 @@ def test_what_was_passed_over_goes_when_there_is_a_better_one(next_step: int, le
 def test_one_from_a_future_that_was_passed_over_is_not_kept(tmp_path: Path) -> None:
     net = trained(0)
     checkpoints = saved(tmp_path, 3, net=net)
-    checkpoints.save(9, *net, {}, score=1.0)
+    checkpoints.save(9, *net, {}, {"mean": 1.0})
     checkpoints.wait()
     flip(next((tmp_path / "0000009").glob("*.safetensors")))
     saved(tmp_path, 4, net=net, keep=2)

@@ -492,7 +492,7 @@ def test_a_row_has_what_was_computed_and_a_known_card_the_share_of_its_peak(
     full_recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = importlib.import_module("crossling.recipe.pretrain")
-    monkeypatch.setattr(home, "_machine", lambda _: Machine("2 x GPU", 1e12))
+    monkeypatch.setattr(home, "machine", lambda _: Machine("2 x GPU", 1e12))
     pretrain(full_recipe, shards, tmp_path / "run")
     for with_card, without in zip(rows(tmp_path / "run"), rows(uninterrupted), strict=True):
         a_token = with_card["flops"] / with_card["tokens"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,20 @@ from typing import Any
 from crossling.babel.benchmarks import write_alignment, write_retrieval
 from crossling.babel.corpora import MULTI, Corpora
 from crossling.babel.domain import DOMAINS, GENERAL
+from crossling.babel.family import Family
 from crossling.babel.frame import Frame
-from crossling.babel.heldout import ALIGNMENT, RETRIEVAL, HeldOut
-from crossling.babel.language import Language, found_languages
+from crossling.babel.heldout import ALIGNMENT, RETRIEVAL, HeldOut, Sentences
+from crossling.babel.language import found_languages
 from crossling.babel.noise import Noise
 from crossling.babel.resources import FALL, Resources
 from crossling.babel.story import documents
+from crossling.babel.tasks import PARTS, Examples, Tasks
 from crossling.babel.world import World
 from crossling.disk import new_folder, write_json
 from crossling.errors import BadInput, nearest
 
 CARD = "babel.json"
+EXAMPLES = "examples"
 LANGUAGES = range(2, 41)
 LEMMAS = range(300, 10_001)
 FEWEST_SENTENCES = 50
@@ -38,54 +43,65 @@ def babel(
     test_sentences: int = 400,
     alignment_sentences: int = 100,
     domain: str = GENERAL.name,
+    examples: Examples | None = None,
 ) -> Path:
     """Invents `languages` languages and writes their corpora, benchmarks and truth into the folder `out`.
 
-    `sentences` is the monolingual text of the best-resourced language. The languages are those of `seed`, `lemmas` and
-    their number, in every `domain` (general, science). The same arguments give the same bytes, so a
+    `sentences` is the monolingual text of the best-resourced language, and the data sets have `examples` in proportion
+    to it, if not said otherwise. The languages are those of `seed`, `lemmas` and their number, in every `domain`
+    (general, science). The same arguments give the same bytes, so a
     folder that was written with them is left as it is; any other folder that is not empty is refused.
     """
     out = Path(out)
     arguments = {"seed": seed, "lemmas": lemmas, "sentences": sentences, "noise": asdict(noise)}
     arguments |= {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences, "domain": domain}
     _check(languages, sentences, lemmas, test_sentences, alignment_sentences, domain)
+    examples = examples or Examples.plan(sentences)
+    arguments |= {EXAMPLES: asdict(examples)}
     if _is_there(out, languages, arguments):
         return out
-    world = World(lemmas, seed, DOMAINS[domain])
-    spoken = found_languages(languages, world, seed)
-    resources = Resources.plan([language.code for language in spoken], sentences)
-    heldout = HeldOut(world, spoken, seed, {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences})
-    with new_folder(out) as folder:
-        corpora = Corpora(folder / "corpora", world, seed, heldout)
-        by_code = {language.code: language for language in spoken}
-        for code, count in resources.text.items():
-            corpora.text(by_code[code], count)
-        damaged = [
-            row
-            for (a, b), count in resources.pairs.items()
-            for row in corpora.pair(by_code[a], by_code[b], count, noise)
-        ]
-        corpora.multi(spoken, resources)
-        pairs = list(resources.pairs)
-        write_retrieval(folder / "data" / "tatoeba" / "v1", pairs, heldout.remaining(RETRIEVAL))
-        write_alignment(folder / "data" / "word-alignment", pairs, heldout.remaining(ALIGNMENT))
-        _write_lines(folder / "truth" / "noise.jsonl.gz", damaged)
-        _write_lines(
-            folder / "truth" / "frames.jsonl.gz",
-            (
-                {"split": split, "frame": candidate.frame.to_json()}
-                for split in (RETRIEVAL, ALIGNMENT)
-                for candidate in heldout.remaining(split)
-            ),
-        )
-        write_json(folder / CARD, _card(arguments, world, spoken, resources))
+    with new_folder(out) as folder, _no_collection():
+        world = World(lemmas, seed, DOMAINS[domain])
+        family = Family(world, found_languages(languages, world, seed), seed)
+        resources = Resources.plan(family.codes, sentences)
+        _write(folder, family, resources, {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences}, examples, noise)
+        write_json(folder / CARD, _card(arguments, family, resources))
     return out
+
+
+def _write(
+    folder: Path, family: Family, resources: Resources, tests: dict[str, int], examples: Examples, noise: Noise
+) -> None:
+    """Candidates for the benchmarks first; then the corpora, which may strike some out; then what is left of them."""
+    heldout = HeldOut(family.codes)
+    stories = Sentences(family.world, family.languages, family.seed, heldout)
+    retrieval, alignment = (stories.gather(part, wanted) for part, wanted in tests.items())
+    tasks = Tasks(family, examples, heldout)
+    corpora = Corpora(folder / "corpora", family.world, family.seed, heldout)
+    by_code = {language.code: language for language in family.languages}
+    for code, count in resources.text.items():
+        corpora.text(by_code[code], count)
+    damaged = [
+        row for (a, b), count in resources.pairs.items() for row in corpora.pair(by_code[a], by_code[b], count, noise)
+    ]
+    corpora.multi(family.languages, resources)
+    pairs = list(resources.pairs)
+    write_retrieval(folder / "data" / "tatoeba" / "v1", pairs, retrieval.remaining())
+    write_alignment(folder / "data" / "word-alignment", pairs, alignment.remaining())
+    tasks.write(folder / "data")
+    _write_lines(folder / "truth" / "noise.jsonl.gz", damaged)
+    _write_frames(
+        folder / "truth" / "frames.jsonl.gz",
+        ((pool.part, one.frame) for pool in (retrieval, alignment) for one in pool.remaining()),
+    )
+    _write_frames(folder / "truth" / "examples.jsonl.gz", tasks.frames())
 
 
 def frames(out: Path, part: str) -> Iterator[Frame]:
     """The frames of one part of a babel folder, one for each sentence, in the order of its files.
 
-    Parts: `text/CODE`, `pairs/CODE-CODE` (as the rows were before noise), `multi`, `retrieval` and `alignment`.
+    Parts: `text/CODE`, `pairs/CODE-CODE` (as the rows were before noise), `multi`, `retrieval` and `alignment`; and
+    the sets of examples by split, such as `xnli/test`: their sentences, each once, in the order they were made.
     """
     card_path = Path(out) / CARD
     if not card_path.is_file():
@@ -93,14 +109,29 @@ def frames(out: Path, part: str) -> Iterator[Frame]:
     card = _read_card(card_path)
     counts = {f"text/{one['code']}": one["sentences"] for one in card["languages"]}
     counts |= {f"pairs/{name}": rows for name, rows in card["pairs"].items()} | {MULTI: card["multi"]}
-    if part in (RETRIEVAL, ALIGNMENT):
-        with gzip.open(Path(out) / "truth" / "frames.jsonl.gz", "rt", encoding="utf-8") as lines:
-            kept = [json.loads(line) for line in lines]
-        return (Frame.from_json(one["frame"]) for one in kept if one["split"] == part)
+    if part in (RETRIEVAL, ALIGNMENT, *PARTS):
+        name = "examples" if part in PARTS else "frames"
+        with gzip.open(Path(out) / "truth" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            beginning = json.dumps({"split": part})[:-1] + ","
+            kept = [json.loads(line)["frame"] for line in lines if line.startswith(beginning)]
+        return map(Frame.from_json, kept)
     if part not in counts:
-        raise BadInput(f"{out}: there is no part {part!r}{nearest(part, [*counts, RETRIEVAL, ALIGNMENT])}")
+        raise BadInput(f"{out}: there is no part {part!r}{nearest(part, [*counts, RETRIEVAL, ALIGNMENT, *PARTS])}")
     world = World(card["lemmas"], card["seed"], DOMAINS[card["domain"]])
     return (frame for document in documents(world, card["seed"], part, counts[part]) for frame in document)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Words and frames refer to each other in no circle, so the collector would find nothing; but it would walk over
+    the millions of them again and again, for a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _is_there(out: Path, languages: int, arguments: dict[str, Any]) -> bool:
@@ -134,14 +165,16 @@ def _check(languages: int, sentences: int, lemmas: int, test: int, alignment: in
 
 
 def _read_card(path: Path) -> dict[str, Any]:
-    """What was written; a card that says nothing of a domain is of a general folder."""
-    return {"domain": GENERAL.name} | json.loads(path.read_text(encoding="utf-8"))
+    """What was written; a card that says nothing of a domain is of a general folder, one that says nothing of examples
+    of a folder from before there were any."""
+    return {"domain": GENERAL.name, EXAMPLES: None} | json.loads(path.read_text(encoding="utf-8"))
 
 
-def _card(arguments: dict[str, Any], world: World, languages: list[Language], resources: Resources) -> dict[str, Any]:
-    if world.domain is GENERAL:
+def _card(arguments: dict[str, Any], family: Family, resources: Resources) -> dict[str, Any]:
+    if family.world.domain is GENERAL:
         arguments = {name: value for name, value in arguments.items() if name != "domain"}
     return arguments | {
+        "pivot": family.pivot,
         "languages": [
             {
                 "code": one.code,
@@ -149,16 +182,20 @@ def _card(arguments: dict[str, Any], world: World, languages: list[Language], re
                 "script": one.script,
                 "order": one.grammar.order,
                 "morphology": one.grammar.morphology,
-                "lemmas": len({stem for concept in world.lemmas for stem in one.lexicon.stems[concept]}),
+                "lemmas": len({stem for concept in family.world.lemmas for stem in one.lexicon.stems[concept]}),
                 "sentences": resources.text[one.code],
                 "multi_share": resources.coverage[one.code],
             }
-            for one in languages
+            for one in family.languages
         ],
         "pairs": {f"{a}-{b}": rows for (a, b), rows in resources.pairs.items()},
         "multi": resources.multi,
         "fall": FALL,
     }
+
+
+def _write_frames(path: Path, parts: Iterable[tuple[str, Frame]]) -> None:
+    _write_lines(path, ({"split": part, "frame": frame.to_json()} for part, frame in parts))
 
 
 def _write_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:

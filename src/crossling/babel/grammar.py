@@ -14,6 +14,8 @@ TEMPLATES = {
     "VSO": ("VSMORPT", "VSORPTM"),
     "free": ("TSMVORP", "TSPROMV", "ORMVSPT", "PVSMORT", "TSMVROP"),
 }
+# The same with the time moved, in an order that the templates above never give, whatever else a clause has.
+REORDERED = {"SVO": ("STMVORP",), "SOV": ("STPROMV",), "VSO": ("TVSMORP",), "free": ("STMVORP",)}
 MORPHOLOGIES = ("isolating", "suffixing", "prefixing", "agreement")
 
 # Everything a function word or an affix can say.

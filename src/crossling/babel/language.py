@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crossling.babel.frame import Entity, Frame, is_name
-from crossling.babel.grammar import TEMPLATES, Grammar, profiles
+from crossling.babel.frame import ASKED, Entity, Frame, is_name
+from crossling.babel.grammar import REORDERED, TEMPLATES, Grammar, profiles
 from crossling.babel.lexicon import PRONOUNS, Ancestor, Lexicon, inherit
 from crossling.babel.script import write
 from crossling.babel.world import World
@@ -32,16 +33,21 @@ class Language:
     lexicon: Lexicon
     _written: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict, repr=False, compare=False)
 
-    def render(self, frame: Frame, rng: random.Random) -> list[Word]:
-        """The frame as a sentence; `rng` chooses among synonyms and, where order is free, among orders."""
-        words = self._clause(frame, "", rng)
+    def render(self, frame: Frame, rng: random.Random, reordered: bool = False) -> list[Word]:
+        """The frame as a sentence; `rng` chooses among synonyms and, where order is free, among orders.
+
+        `reordered` is another way to say the same: the time stands where these sentences never have it.
+        """
+        words = self._clause(frame, "", REORDERED if reordered else TEMPLATES, rng)
         if frame.clause is None or frame.linker is None:
             return words
         linker = self._function(frame.linker, "clause")
-        clause = self._clause(frame.clause, "clause.", rng)
+        clause = self._clause(frame.clause, "clause.", TEMPLATES, rng)
         return [*clause, *linker, *words] if self.grammar.head_final else [*words, *linker, *clause]
 
-    def _clause(self, frame: Frame, path: str, rng: random.Random) -> list[Word]:
+    def _clause(
+        self, frame: Frame, path: str, templates: Mapping[str, tuple[str, ...]], rng: random.Random
+    ) -> list[Word]:
         parts = {"S": self._phrase(frame.agent, path + "agent", "", rng), "V": self._verb(frame, path, rng)}
         if frame.patient:
             parts["O"] = self._phrase(frame.patient, path + "patient", "accusative", rng)
@@ -53,7 +59,7 @@ class Language:
             parts["T"] = [self._content(frame.time, path + "time", (), rng)]
         if frame.manner:
             parts["M"] = [self._content(frame.manner, path + "manner", (), rng)]
-        template = rng.choice(TEMPLATES[self.grammar.order])
+        template = rng.choice(templates[self.grammar.order])
         return [word for slot in template if slot in parts for word in parts[slot]]
 
     def _phrase(self, entity: Entity, node: str, case: str, rng: random.Random) -> list[Word]:
@@ -88,7 +94,7 @@ class Language:
         return [verb, *particles] if self.grammar.head_final else [*particles, verb]
 
     def _content(self, concept: str, node: str, marks: tuple[str, ...], rng: random.Random) -> Word:
-        stems = self.lexicon.stems[concept]
+        stems = (self.lexicon.features[ASKED[concept]],) if concept in ASKED else self.lexicon.stems[concept]
         stem = stems[0] if len(stems) == 1 or rng.random() < USUAL else stems[1]
         return Word(self.inflect(stem, marks), node)
 
@@ -128,7 +134,7 @@ def code_of(number: int) -> str:
 
 
 def _article(entity: Entity) -> str:
-    if is_name(entity.concept) or entity.count:
+    if is_name(entity.concept) or entity.count or entity.concept in ASKED:
         return ""
     if entity.definite:
         return "definite"

@@ -37,6 +37,7 @@ def rows(at: Setting) -> Iterator[Row]:
     if best in ours:
         shipped = _pair(at, SHIPPED, everywhere=True)
         yield at.tokens(name, ours[best], shipped, _named("ELECTRA pair as shipped", SHIPPED, at))
+    yield from _without_bias(at, best, ours.get(best))
     yield from _variations(at, ours.get(at.batches[0]))
     yield from _other_recipes(at)
     yield from _loader(at, best)
@@ -46,12 +47,15 @@ def rows(at: Setting) -> Iterator[Row]:
     yield from _masked_alone(at)
 
 
-def _variations(at: Setting, own: Speed | None) -> Iterator[Row]:
-    """What the position bias, bitext in packed rows, and activations computed twice cost, at the first batch."""
-    batch = at.batches[0]
+def _without_bias(at: Setting, batch: int, own: Speed | None) -> Iterator[Row]:
     free = _measured("xlm_e without bias", without_bias(_text()), at, batch)
     if own and free:
         yield at.tokens(f"xlm_e, batch {batch}, with gated bias", own, free, "ours without position bias")
+
+
+def _variations(at: Setting, own: Speed | None) -> Iterator[Row]:
+    """What bitext in packed rows, and activations computed twice cost, at the first batch."""
+    batch = at.batches[0]
     for name, recipe in {
         "packed bitext": recipes.xlm_e().but(mrtd=None),
         "recompute": _text().but(recompute=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,16 +29,23 @@ def babel(
     domain: Annotated[str, typer.Option(help="general, or science: other words and events, the same languages.")] = (
         "general"
     ),
+    train: Annotated[
+        int | None, typer.Option(help="Examples to train on of each data set; a tenth of the sentences if not said.")
+    ] = None,
+    dev: Annotated[int | None, typer.Option(help="Examples to choose models by; a hundredth.")] = None,
+    test: Annotated[int | None, typer.Option(help="Examples to test on; a fiftieth.")] = None,
     json_: Json = False,
 ) -> None:
     """A family of constructed languages: corpora and benchmarks with known truth.
 
     Example: crossling babel -o babel --languages 6 --sentences 20000
     """
-    from crossling.babel import Noise, babel
+    from crossling.babel import Examples, Noise, babel
 
     noise = Noise(wrong=wrong, copies=copies, near_duplicates=near_duplicates, many_to_one=many_to_one)
-    babel(out, languages, sentences, seed, lemmas, noise, domain=domain)
+    asked = {split: number for split, number in (("train", train), ("dev", dev), ("test", test)) if number is not None}
+    examples = replace(Examples.plan(sentences), **asked)
+    babel(out, languages, sentences, seed, lemmas, noise, domain=domain, examples=examples)
     card = json.loads((out / "babel.json").read_text(encoding="utf-8"))
     if json_:
         print(json.dumps(card))

@@ -1,4 +1,4 @@
-"""The verbs that score and compare: evaluate, align, report, bench; and demo, which ends in scores."""
+"""The verbs that score, compare and use: evaluate, align, embed, mine, report, bench; and demo, ending in scores."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from rich.table import Table
 
 from crossling import __version__
 from crossling.cli.options import Json, Out, Seed
+from crossling.cli.tuning import print_by_language
+from crossling.errors import BadInput
+
+Model = Annotated[str | None, typer.Option(help="A run, an exported folder, or a Hugging Face encoder.")]
+Layer = Annotated[
+    int | None, typer.Option(help="0 is the embeddings; if not said the model's universal layer, else two thirds up.")
+]
+Pooling = Annotated[str, typer.Option(help="mean of all positions, or cls: the first.")]
 
 
 def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
@@ -32,9 +40,21 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A run, an exported folder, or a Hugging Face encoder.")],
-    task: Annotated[str, typer.Option(help="tatoeba, word-alignment, or both with a comma.")],
+    task: Annotated[
+        str,
+        typer.Option(help="tatoeba, bucc2018, word-alignment, or what it was fine-tuned for; several with commas."),
+    ],
     data: Annotated[Path, typer.Option(help="A folder of benchmark data.")],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Adds the rows to scores.jsonl there.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Adds the rows to scores.jsonl there, and keeps predictions.")
+    ] = None,
+    languages: Annotated[str | None, typer.Option(help="sw,th,de-en: only these; else all that are there.")] = None,
+    pooling: Pooling = "mean",
+    method: Annotated[str, typer.Option(help="ot, argmax, itermax: of word alignment; several with commas.")] = "ot",
+    layers: Annotated[str | None, typer.Option(help="6,8: to mine at in bucc2018; else the universal one.")] = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Scores the stored predictions of a fine-tuned model anew.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Score an encoder: every layer, both directions.
@@ -44,16 +64,29 @@ def evaluate(
     from crossling.evaluate.evaluate import evaluate
     from crossling.load import load
 
-    rows = evaluate(load(model), task.split(","), data, out)
+    rows = evaluate(
+        load(model),
+        task.split(","),
+        data,
+        out,
+        languages=languages.split(",") if languages else None,
+        pooling=pooling,
+        methods=method.split(","),
+        layers=_numbers(layers) if layers else None,
+        recompute=recompute,
+    )
     if json_:
         _print_json(rows)
     else:
         _print_scores(rows)
+        print_by_language([row for row in rows if "layer" not in row])
 
 
 def align(
     file: Annotated[Path, typer.Argument(help="Lines of `source ||| target`.")],
-    model: Annotated[str, typer.Option(help="A run, an exported folder, or a Hugging Face encoder.")],
+    model: Model = None,
+    layer: Layer = None,
+    method: Annotated[str, typer.Option(help="ot, argmax or itermax.")] = "ot",
     json_: Json = False,
 ) -> None:
     """Word alignments, one line of Pharaoh `i-j` links for each line of the file.
@@ -63,17 +96,83 @@ def align(
     from crossling.evaluate.alignment import align
     from crossling.load import load
 
-    for links in align(load(model), file):
+    for links in align(load(_named(model)), file, layer, method):
         print(json.dumps(links) if json_ else " ".join(f"{i}-{j}" for i, j in links))
 
 
-def report(
-    folders: Annotated[list[Path], typer.Argument(help="Runs, or folders of runs.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path("report.html"),
+def embed(
+    file: Annotated[Path, typer.Argument(help="One sentence a line, plain or packed (.gz, .xz, .zst).")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The .npy file to write: row i is of line i.")],
+    model: Model = None,
+    layer: Layer = None,
+    pooling: Pooling = "mean",
+    half: Annotated[bool, typer.Option("--half", help="In float16: half the room.")] = False,
+    json_: Json = False,
 ) -> None:
-    """One self-contained page: tables and plots of the runs side by side.
+    """Sentence vectors of a file of any length; one that was stopped is gone on with.
 
-    Example: crossling report runs/xlm_e runs/xlm -o report.html
+    Example: crossling embed sentences.txt -o vectors.npy --model run
+    """
+    from crossling.evaluate.embedding import embed, read_vectors
+    from crossling.load import load
+
+    written = embed(load(_named(model)), file, out, layer=layer, pooling=pooling, half=half)
+    rows, width = read_vectors(written).shape
+    print(json.dumps({"out": str(written), "sentences": rows, "width": width}) if json_ else written)
+
+
+def mine(
+    first: Annotated[Path, typer.Argument(metavar="A", help="One sentence a line, plain or packed.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The same in the other language.")],
+    model: Model = None,
+    layer: Layer = None,
+    pooling: Pooling = "mean",
+    margin: Annotated[str, typer.Option(help="ratio, distance or absolute.")] = "ratio",
+    neighbours: Annotated[int, typer.Option(help="That a margin is taken over.", min=1)] = 4,
+    threshold: Annotated[float, typer.Option(help="Pairs that score more are printed.")] = 0.0,
+    vectors: Annotated[
+        list[Path] | None, typer.Option(help="Of A, and once more of B: .npy of crossling embed, instead of a model.")
+    ] = None,
+    faiss: Annotated[bool, typer.Option("--faiss", help="Search by clusters: faster, misses some.")] = False,
+    json_: Json = False,
+) -> None:
+    """Translations in two piles of sentences, best first: score TAB source TAB target, each sentence at most once.
+
+    Example: crossling mine german.txt english.txt --model run --threshold 1.05
+    """
+    from crossling.evaluate.mining import mine
+    from crossling.load import load
+
+    if vectors and len(vectors) != 2:
+        raise BadInput("--vectors: expected it twice, of A and of B")
+    found = mine(
+        None if vectors else load(_named(model)),
+        first,
+        second,
+        layer=layer,
+        pooling=pooling,
+        margin=margin,
+        k=neighbours,
+        threshold=threshold,
+        vectors=(vectors[0], vectors[1]) if vectors else None,
+        faiss=faiss,
+    )
+    for pair in found:
+        if json_:
+            print(json.dumps({"score": pair.score, "source": pair.source, "target": pair.target}, ensure_ascii=False))
+        else:  # a tab inside a sentence would be a column
+            print(f"{pair.score:.6f}", *(side.replace("\t", " ") for side in (pair.source, pair.target)), sep="\t")
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Runs, fine-tuned models, or folders of both.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="The page to write, with Markdown beside it; *.md is Markdown alone.")
+    ] = Path("report.html"),
+) -> None:
+    """One self-contained page: the runs side by side, and beside them what the papers published.
+
+    Example: crossling report runs/xlm_e runs/xlm tuned -o report.html
     """
     from crossling.evaluate.report import report
 
@@ -118,6 +217,19 @@ def bench(
     finally:  # what was measured before something failed
         if not json_ and table.rows:
             Console().print(table)
+
+
+def _named(model: str | None) -> str:
+    if model is None:
+        raise BadInput("--model: no model is named; give a run, an exported folder, or a Hugging Face encoder")
+    return model
+
+
+def _numbers(layers: str) -> list[int]:
+    try:
+        return [int(layer) for layer in layers.split(",")]
+    except ValueError:
+        raise BadInput(f"--layers {layers}: expected numbers with commas, such as 6,8") from None
 
 
 def _print_json(rows: list[dict[str, object]]) -> None:

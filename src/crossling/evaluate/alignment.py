@@ -4,24 +4,30 @@
 
 Protocol `xlm-align-ot`: both sentences as one input, optimal transport on the states of a layer (see links.py), a word
 pair linked if any of its pieces are; XLM-Align's public aligner, with the floor under similarities its training has.
-Protocol `mutual-argmax`: the same with plain mutual nearest neighbours by cosine.
+Protocol `mutual-argmax`: the same with plain mutual nearest neighbours by cosine. `itermax`: the same with SimAlign's
+second round; SimAlign itself reads each sentence alone.
 """
+# K layers, N sentence pairs
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder, Links
-from crossling.evaluate.lines import read_lines
-from crossling.evaluate.scores import Row, Score
+from crossling.evaluate.measured import VALUES, Measured, choose
+from crossling.evaluate.predictions import Predicted
+from crossling.evaluate.scores import Score
 
-PROTOCOLS = {"ot": "xlm-align-ot", "argmax": "mutual-argmax"}
+PROTOCOLS = {"ot": "xlm-align-ot", "argmax": "mutual-argmax", "itermax": "itermax"}
 PAIRS_AT_ONCE = 1024
 _LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
 
@@ -71,52 +77,71 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
 
 def align(encoder: Encoder, file: Path, layer: int | None = None, method: str = "ot") -> Iterator[Links]:
     """Links for each line of a file of `source ||| target`, counted from 0, as they are found."""
+    chosen = encoder.layer(layer)
     pairs = read_pairs(file)
-    chosen = encoder.universal_layer if layer is None else layer
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         words = [(source.split(), target.split()) for source, target in pairs[start : start + PAIRS_AT_ONCE]]
-        for number, found in enumerate(encoder.align_all(words, [chosen], method), start=start + 1):
+        for number, found in enumerate(encoder.align_all(words, [chosen], [method]), start=start + 1):
             if found is None:
                 raise BadInput(
                     f"{file}: line {number} is longer than the {encoder.longest} tokens {encoder.name} can read;"
                     " shorten or split it"
                 )
-            yield found[0]
+            yield found[method][0]
 
 
-def word_alignment(encoder: Encoder, data: Path, method: str = "ot") -> list[Row]:
-    rows = []
-    for gold in read_gold(data):
-        layers = range(encoder.layers + 1)
-        found = encoder.align_all([(pair.source, pair.target) for pair in gold.pairs], layers, method)
-        measured = [(links, pair) for links, pair in zip(found, gold.pairs, strict=True) if links is not None]
+def word_alignment(
+    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, methods: Sequence[str] = ("ot",)
+) -> Iterator[Measured]:
+    """Each set of gold links by each method, every layer."""
+    layers = range(encoder.layers + 1)
+    for gold in choose(read_gold(data), lambda gold: gold.languages, languages, data / "word-alignment"):
+        found = encoder.align_all([(pair.source, pair.target) for pair in gold.pairs], layers, methods)
+        measured = [(number, each) for number, each in enumerate(found) if each is not None]
         _warn(encoder, gold, len(gold.pairs) - len(measured))
         if not measured:
             raise BadInput(f"{encoder.name}: every pair of {gold.languages} is too long for it; give another model")
-        for layer in layers:
-            score = Score(
-                model=encoder.name,
-                task="word-alignment",
-                protocol=PROTOCOLS[method],
-                metric="aer",
-                language=gold.languages,
-                layer=layer,
-                seed=encoder.seed,
-                split=gold.split,
-                examples=len(measured),
-                value=100 * error_rate((set(links[layer]), pair.sure, pair.possible) for links, pair in measured),
-            )
-            rows.append(score.row())
-    return rows
+        for method in methods:
+            yield _scored(encoder, gold, method, [(number, each[method]) for number, each in measured])
 
 
-def error_rate(corpus: Iterable[tuple[LinkSet, LinkSet, LinkSet]]) -> float:
-    """AER over (found, sure, possible) of every sentence pair."""
-    hits = total = 0
-    for found, sure, possible in corpus:
-        hits += len(found & sure) + len(found & (possible | sure))
-        total += len(found) + len(sure)
-    return 1 - hits / total if total else 0.0
+def _scored(encoder: Encoder, gold: GoldSet, method: str, found: list[tuple[int, list[Links]]]) -> Measured:
+    """Of the numbers of the pairs that could be measured and their links by layer."""
+    counts_NK2 = np.array(
+        [
+            [counts(set(links), gold.pairs[number].sure, gold.pairs[number].possible) for links in by_layer]
+            for number, by_layer in found
+        ]
+    )
+    rows = [
+        Score(
+            model=encoder.name,
+            task="word-alignment",
+            protocol=PROTOCOLS[method],
+            metric="aer",
+            language=gold.languages,
+            layer=layer,
+            seed=encoder.seed,
+            split=gold.split,
+            examples=len(found),
+            value=float(value),
+        ).row()
+        for layer, value in enumerate(VALUES["aer"](counts_NK2.sum(axis=0)))
+    ]
+    examples = (
+        Predicted(
+            str(number + 1),
+            [" ".join(f"{i}-{j}" for i, j in links) for links in by_layer],
+            {f"{PROTOCOLS[method]}/aer": counts_K2.tolist()},
+        )
+        for (number, by_layer), counts_K2 in zip(found, counts_NK2, strict=True)
+    )
+    return Measured(rows, "word-alignment", gold.split, gold.languages, method, examples)
+
+
+def counts(found: LinkSet, sure: LinkSet, possible: LinkSet) -> tuple[int, int]:
+    """|A and S| + |A and P|, and |A| + |S|, of one sentence pair."""
+    return len(found & sure) + len(found & (possible | sure)), len(found) + len(sure)
 
 
 def _warn(encoder: Encoder, gold: GoldSet, too_long: int) -> None:

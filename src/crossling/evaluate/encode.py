@@ -10,16 +10,18 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
+import xxhash
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from crossling.errors import BadInput, nearest
 from crossling.evaluate.cosine import unit
-from crossling.evaluate.links import link
+from crossling.evaluate.links import check_methods, link
 from crossling.hub import TOKENIZER, WEIGHTS, model_folder
 from crossling.model.pretrained import pretrained, unreadable
 
@@ -27,6 +29,11 @@ POOLINGS = ("mean", "cls")
 TOKENS_PER_BATCH = 4096  # padding included; the states of all 25 layers of a large model then stay under half a GiB
 
 Links = list[tuple[int, int]]
+
+
+def check_pooling(pooling: str) -> None:
+    if pooling not in POOLINGS:
+        raise BadInput(f"pooling {pooling!r} is unknown{nearest(pooling, POOLINGS)}")
 
 
 class Encoder:
@@ -47,48 +54,56 @@ class Encoder:
         self.seed = seed
         self.longest = _longest(model, tokenizer)  # tokens
         self.layers, self.width = self._probe()
-        self.universal_layer = round(self.layers * 2 / 3) if universal_layer is None else self._layer(universal_layer)
+        if tokenizer.pad_token_id is None:  # after the probe: that a model is a decoder is what should be said of it
+            raise BadInput(f"{name}: no tokenizer with a padding token; give the tokenizer the model was trained with")
+        self.universal_layer = round(self.layers * 2 / 3) if universal_layer is None else self.layer(universal_layer)
 
-    def pooled(self, sentences: Sequence[str], pooling: str = "mean") -> np.ndarray:
-        """The vectors of the sentences at every layer, [K, N, D] in float32.
+    def pooled(
+        self, sentences: Sequence[str], pooling: str = "mean", layers: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """The vectors of the sentences at every layer, or at those given, [K, N, D] in float32.
 
         `mean` is over all positions but padding, with the special ones, as XTREME does; `cls` is the first position.
         """
-        pooled_KND = np.empty((self.layers + 1, len(sentences), self.width), dtype=np.float32)
-        for rows, hidden, valid_BL in self._states(self._tokenise(sentences)):
-            for layer, hidden_BLD in enumerate(hidden):
-                pooled_KND[layer, rows] = _pool(hidden_BLD, valid_BL, pooling)
+        check_pooling(pooling)
+        layers = range(self.layers + 1) if layers is None else layers
+        pooled_KND = np.empty((len(layers), len(sentences), self.width), dtype=np.float32)
+        with measuring(self.model):
+            for rows, hidden, valid_BL in self._states(self._tokenise(sentences)):
+                pooled_KND[:, rows] = _pool([hidden[layer] for layer in layers], valid_BL, pooling).cpu().numpy()
         return pooled_KND
 
     def embed(self, sentences: Sequence[str], layer: int | None = None, pooling: str = "mean") -> np.ndarray:
         """The vectors of the sentences at one layer, [N, D] in float32."""
-        chosen = self._layer(layer)
-        pooled_ND = np.empty((len(sentences), self.width), dtype=np.float32)
-        for rows, hidden, valid_BL in self._states(self._tokenise(sentences)):
-            pooled_ND[rows] = _pool(hidden[chosen], valid_BL, pooling)
-        return pooled_ND
+        return self.pooled(sentences, pooling, [self.layer(layer)])[0]
 
     def align(self, source: str, target: str, layer: int | None = None, method: str = "ot") -> Links:
         """Links between the whitespace words of two sentences, counted from 0."""
         pair = (source.split(), target.split())
-        [by_layer] = self.align_all([pair], [self._layer(layer)], method)
-        if by_layer is None:
+        [found] = self.align_all([pair], [self.layer(layer)], [method])
+        if found is None:
             raise self._too_long()
-        return by_layer[0]
+        return found[method][0]
 
     def align_all(
-        self, pairs: Sequence[tuple[list[str], list[str]]], layers: Sequence[int], method: str = "ot"
-    ) -> list[list[Links] | None]:
-        """For each pair of word lists the links at each of `layers`, or None where it is too long for the model."""
+        self, pairs: Sequence[tuple[list[str], list[str]]], layers: Sequence[int], methods: Sequence[str] = ("ot",)
+    ) -> list[dict[str, list[Links]] | None]:
+        """For each pair of word lists the links by each method at each of `layers`, or None where it is too long for
+        the model."""
+        check_methods(methods)
         joints = self._join(pairs)
-        found: list[list[Links] | None] = [None] * len(joints)
+        found: list[dict[str, list[Links]] | None] = [None] * len(joints)
         fitting = [index for index, joint in enumerate(joints) if len(joint.ids) <= self.longest]
-        for rows, hidden, _ in self._states([joints[index].ids for index in fitting]):
-            for place, row in enumerate(rows):
-                joint = joints[fitting[row]]
-                states_KLD = torch.stack([hidden[layer][place] for layer in layers]).float().cpu().numpy()
-                links = link(states_KLD[:, joint.source], states_KLD[:, joint.target], method)
-                found[fitting[row]] = [joint.words(links_N) for links_N in links]
+        with measuring(self.model):
+            for rows, hidden, _ in self._states([joints[index].ids for index in fitting]):
+                states_KBLD = torch.stack([hidden[layer] for layer in layers]).float().cpu().numpy()
+                for place, row in enumerate(rows):
+                    joint = joints[fitting[row]]
+                    source_KSD, target_KTD = (states_KBLD[:, place, side] for side in (joint.source, joint.target))
+                    found[fitting[row]] = {
+                        method: [joint.words(links_N) for links_N in link(source_KSD, target_KTD, method)]
+                        for method in methods
+                    }
         return found
 
     def similarity(self, source: str, target: str, layer: int | None = None) -> np.ndarray:
@@ -96,20 +111,30 @@ class Encoder:
         [joint] = self._join([(source.split(), target.split())])
         if len(joint.ids) > self.longest:
             raise self._too_long()
-        chosen = self._layer(layer)
-        [(_, hidden, _)] = self._states([joint.ids])
+        chosen = self.layer(layer)
+        with measuring(self.model):
+            [(_, hidden, _)] = self._states([joint.ids])
         states_LD = unit(hidden[chosen][0].float().cpu().numpy())
         words = np.full((len(source.split()), len(target.split())), -1.0, dtype=np.float32)
         cosine_ST = states_LD[joint.source] @ states_LD[joint.target].T
         np.maximum.at(words, (joint.source_words[:, None], joint.target_words[None, :]), cosine_ST)
         return words
 
-    def _layer(self, layer: int | None) -> int:
+    def layer(self, layer: int | None) -> int:
+        """The layer asked for, if it exists; the universal one if none is."""
         if layer is None:
             return self.universal_layer
         if not 0 <= layer <= self.layers:
             raise BadInput(f"{self.name}: layer {layer} does not exist; give one from 0 (embeddings) to {self.layers}")
         return layer
+
+    def fingerprint(self) -> str:
+        """Of all weights: two encoders with the same give the same vectors."""
+        found = xxhash.xxh3_64()
+        for name, values in sorted(self.model.state_dict().items()):
+            found.update(name.encode())
+            found.update(values.detach().cpu().reshape(-1).view(torch.uint8).numpy())
+        return found.hexdigest()
 
     def _too_long(self) -> BadInput:
         return BadInput(f"the pair is longer than the {self.longest} tokens {self.name} can read; shorten it")
@@ -117,13 +142,12 @@ class Encoder:
     def _tokenise(self, sentences: Sequence[str]) -> list[list[int]]:
         if not sentences:
             return []
-        ids = self.tokenizer(list(sentences), verbose=False)["input_ids"]
+        plain = {"return_attention_mask": False, "return_token_type_ids": False, "verbose": False}
+        ids = self.tokenizer(list(sentences), **plain)["input_ids"]
         long = [row for row, sentence_ids in enumerate(ids) if len(sentence_ids) > self.longest]
         if long:
-            cut = self.tokenizer([sentences[row] for row in long], truncation=True, max_length=self.longest)[
-                "input_ids"
-            ]
-            for row, sentence_ids in zip(long, cut, strict=True):
+            cut = self.tokenizer([sentences[row] for row in long], truncation=True, max_length=self.longest, **plain)
+            for row, sentence_ids in zip(long, cut["input_ids"], strict=True):
                 ids[row] = sentence_ids
             warnings.warn(
                 f"{len(long)} of {len(ids)} sentences are longer than the {self.longest} tokens {self.name} can read; "
@@ -155,25 +179,26 @@ class Encoder:
         return joints
 
     def _states(self, ids: Sequence[list[int]]) -> Iterator[tuple[list[int], tuple[Tensor, ...], Tensor]]:
-        """Rows of `ids`, their states of every layer [B, L, D] and what is no padding [B, L], a batch at a time."""
+        """Rows of `ids`, their states of every layer [B, L, D] and what is no padding [B, L], a batch at a time; to be
+        asked while `measuring`."""
+        device = self.model.device
         for rows in _batches([len(row) for row in ids]):
-            length = max(len(ids[row]) for row in rows)
-            ids_BL = torch.full((len(rows), length), self.tokenizer.pad_token_id)
-            valid_BL = torch.zeros((len(rows), length), dtype=torch.long)
-            for place, row in enumerate(rows):
-                ids_BL[place, : len(ids[row])] = torch.tensor(ids[row])
-                valid_BL[place, : len(ids[row])] = 1
-            device = self.model.device
-            ids_BL, valid_BL = ids_BL.to(device), valid_BL.to(device)
-            with measuring(self.model):
-                output = self.model(input_ids=ids_BL, attention_mask=valid_BL, output_hidden_states=True)
-            yield rows, output.hidden_states, valid_BL
+            lengths_B = np.array([len(ids[row]) for row in rows])
+            valid_BL = np.arange(lengths_B.max()) < lengths_B[:, None]
+            ids_BL = np.full(valid_BL.shape, self.tokenizer.pad_token_id or 0)
+            ids_BL[valid_BL] = np.fromiter(chain.from_iterable(ids[row] for row in rows), np.int64, lengths_B.sum())
+            valid = torch.from_numpy(valid_BL.astype(np.int64)).to(device)
+            output = self.model(
+                input_ids=torch.from_numpy(ids_BL).to(device), attention_mask=valid, output_hidden_states=True
+            )
+            yield rows, output.hidden_states, valid
 
     def _probe(self) -> tuple[int, int]:
         """Layers and width as the model itself shows them; refuses one whose positions do not see what follows."""
         special = set(self.tokenizer.all_special_ids)
         one, other = [piece for piece in range(len(self.tokenizer)) if piece not in special][:2]
-        [(_, hidden, _)] = self._states([[one, one, one], [one, one, other], [other, one, one]])
+        with measuring(self.model):
+            [(_, hidden, _)] = self._states([[one, one, one], [one, one, other], [other, one, one]])
         if hidden is None:
             raise BadInput(f"{self.name}: the model returns no hidden states; give an encoder of transformers")
         same_LD, end_LD, start_LD = hidden[-1].float()
@@ -195,8 +220,8 @@ class Encoder:
 
 
 def load(model: str | Path) -> Encoder:
-    """An encoder from an exported folder, any Hugging Face folder, or by its name on the hub; only safetensors are
-    read, and no code that comes with a model is run."""
+    """An encoder from an exported or fine-tuned folder, any Hugging Face folder, or by its name on the hub; heads are
+    left out, only safetensors are read, and no code that comes with a model is run."""
     folder = model_folder(model, TOKENIZER + WEIGHTS)
     network = pretrained(folder, model)
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
@@ -233,8 +258,8 @@ class _Joint:
 
 
 def _check_parts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, name: str) -> None:
-    if tokenizer is None or tokenizer.pad_token_id is None:
-        raise BadInput(f"{name}: no tokenizer with a padding token; give the tokenizer the model was trained with")
+    if tokenizer is None:
+        raise BadInput(f"{name}: no tokenizer; give the tokenizer the model was trained with")
     if getattr(model.config, "is_encoder_decoder", False):
         raise BadInput(f"{name}: an encoder-decoder; give an encoder")
     embeddings = model.get_input_embeddings()
@@ -276,10 +301,10 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
         start += count
 
 
-def _pool(hidden_BLD: Tensor, valid_BL: Tensor, pooling: str) -> np.ndarray:
-    if pooling not in POOLINGS:
-        raise BadInput(f"pooling {pooling!r} is unknown{nearest(pooling, POOLINGS)}")
+def _pool(hidden: Sequence[Tensor], valid_BL: Tensor, pooling: str) -> Tensor:
+    """The states of each layer to its vectors, [K, B, D]."""
     if pooling == "cls":
-        return hidden_BLD[:, 0].float().cpu().numpy()
-    weight_BL1 = valid_BL.unsqueeze(-1).float()
-    return ((hidden_BLD.float() * weight_BL1).sum(dim=1) / weight_BL1.sum(dim=1)).cpu().numpy()
+        return torch.stack([hidden_BLD[:, 0].float() for hidden_BLD in hidden])
+    # A product of matrices reads each state once and needs no room for masked copies.
+    weight_B1L = (valid_BL / valid_BL.sum(dim=1, keepdim=True)).unsqueeze(1)
+    return torch.stack([torch.bmm(weight_B1L, hidden_BLD.float()).squeeze(1) for hidden_BLD in hidden])

@@ -1,29 +1,34 @@
 """Sentence retrieval on Tatoeba: of all sentences of the other language, is the nearest by cosine the translation?
 
 Protocol `sweep`: pooling and cosine as in XTREME, but at every layer and in both directions. Equal sentences of a side
-are one candidate, and finding it is right for each of their lines. `xtreme` is kept for what its scripts compute
-themselves.
+are one candidate, and finding it is right for each of their lines.
+
+Protocol `xtreme`: what its scripts compute. English asks, the mean of all positions but padding, one layer; equal
+sentences are candidates each for itself, of which the first is found, so that it is wrong for the lines of the others.
 """
-# N queries, M candidates, K layers with the embeddings, D width
+# N lines of the asking side, M of the other, both distinct where it says so; K layers with the embeddings, D width
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.lines import read_lines
+from crossling.evaluate.measured import Measured, choose, pair_name
+from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row, Score
 
 QUERIES_AT_ONCE = 1024
+MEMORY = 2 << 30  # bytes of sentence vectors at all layers that are kept at once
 # The languages the papers average over: InfoXLM Tables 2 and 3 (with and without bitext), XLM-E §4.6.
 WITH_BITEXT = "ar bg de el es fr hi ru sw th tr ur vi zh"
 WITHOUT_BITEXT = "af bn et eu fa fi he hu id it ja jv ka kk ko ml mr nl pt ta te tl"
@@ -48,6 +53,14 @@ class Bitext:
     first: Side
     second: Side
 
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.first, self.second
+
+    @property
+    def name(self) -> str:
+        return f"{self.first.language}-{self.second.language}"
+
 
 def read_tatoeba(data: Path) -> list[Bitext]:
     """All pairs of DATA/tatoeba/v1, in the order of their names."""
@@ -60,33 +73,31 @@ def read_tatoeba(data: Path) -> list[Bitext]:
     return [_read_pair(folder, name) for name in sorted(names)]
 
 
-def tatoeba(encoder: Encoder, data: Path, pooling: str = "mean") -> list[Row]:
-    bitexts = read_tatoeba(data)
-    vectors = _Vectors(encoder, pooling, [side for bitext in bitexts for side in (bitext.first, bitext.second)])
-    rows = []
-    for bitext in bitexts:
-        first_NKD, second_NKD = vectors.of(bitext.first), vectors.of(bitext.second)
-        for layer in range(encoder.layers + 1):
-            for query, candidate, query_ND, candidate_ND in (
-                (bitext.first, bitext.second, first_NKD[:, layer], second_NKD[:, layer]),
-                (bitext.second, bitext.first, second_NKD[:, layer], first_NKD[:, layer]),
-            ):
-                language, direction = _names(bitext, query, candidate)
-                score = Score(
-                    model=encoder.name,
-                    task="tatoeba",
-                    protocol="sweep",
-                    metric="accuracy",
-                    language=language,
-                    direction=direction,
-                    layer=layer,
-                    pooling=pooling,
-                    seed=encoder.seed,
-                    examples=len(query.sentences),
-                    value=accuracy(query_ND, candidate_ND, candidate.sentences),
-                )
-                rows.append(score.row())
-    return rows
+def tatoeba(
+    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "mean"
+) -> Iterator[Measured]:
+    """Each pair of languages in both directions."""
+    bitexts = choose(read_tatoeba(data), lambda pair: pair.name, languages, data / "tatoeba")
+    for group in _groups(bitexts, encoder):
+        distinct = dict.fromkeys(sentence for bitext in group for side in bitext.sides for sentence in side.sentences)
+        rows = {sentence: row for row, sentence in enumerate(distinct)}
+        pooled_KND = unit(encoder.pooled(list(distinct), pooling))
+        for bitext in group:
+            first, second = (_Lines.of(side.sentences) for side in bitext.sides)
+            first_KND, second_KMD = (pooled_KND[:, [rows[each] for each in side.distinct]] for side in (first, second))
+            pairs = [
+                nearest_both(one_ND, other_MD, encoder.model.device)
+                for one_ND, other_MD in zip(first_KND, second_KMD, strict=True)
+            ]
+            forward_KN, back_KM = (np.stack(found) for found in zip(*pairs, strict=True))
+            yield _scored(encoder, bitext, bitext.sides, second.found(forward_KN[:, first.of_line]), second, pooling)
+            yield _scored(encoder, bitext, bitext.sides[::-1], first.found(back_KM[:, second.of_line]), first, pooling)
+
+
+def xtreme_layer(layers: int) -> int:
+    """XTREME leaves out the embeddings and takes index 7 of 12 blocks, the 8th, and index 13 of 24, the 14th. It knows
+    no other depths: there it is the block two thirds up, as 8 of 12."""
+    return {12: 8, 24: 14}.get(layers, round(layers * 2 / 3))
 
 
 def by_list(rows: Sequence[Row]) -> list[Row]:
@@ -103,48 +114,106 @@ def by_list(rows: Sequence[Row]) -> list[Row]:
 
 
 def accuracy(query_ND: np.ndarray, candidate_ND: np.ndarray, candidates: Sequence[str]) -> float:
-    """Percent of queries whose nearest candidate is the sentence of their own line."""
-    place = {
-        sentence: row for row, sentence in reversed(list(enumerate(candidates)))
-    }  # the first line of each sentence
-    truth_N = np.array([place[sentence] for sentence in candidates])
-    distinct_M = np.unique(truth_N)
-    found_N = distinct_M[nearest_rows(query_ND, candidate_ND[distinct_M])]
-    return 100 * float(np.mean(found_N == truth_N))
+    """Percent of queries whose nearest candidate is the sentence of their own line; equal ones are one candidate."""
+    lines = _Lines.of(candidates)
+    found_N, _ = nearest_both(unit(query_ND), unit(candidate_ND[lines.first_line]))
+    return 100 * float(np.mean(found_N == lines.of_line))
 
 
-def nearest_rows(query_ND: np.ndarray, candidate_MD: np.ndarray) -> np.ndarray:
-    """For each query the row of the candidate with the largest cosine; of equals the first."""
-    candidate_MD = unit(candidate_MD)
-    chunks = [
-        (unit(query_ND[start : start + QUERIES_AT_ONCE]) @ candidate_MD.T).argmax(axis=1)
-        for start in range(0, len(query_ND), QUERIES_AT_ONCE)
+def nearest_both(
+    first_ND: np.ndarray, second_MD: np.ndarray, device: torch.device | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each unit vector the row of the nearest on the other side, [N] and [M]; of equals the first. No more than
+    QUERIES_AT_ONCE x M similarities at a time."""
+    second = torch.from_numpy(second_MD).to(device)
+    best_M = torch.full((len(second_MD),), -torch.inf, dtype=second.dtype, device=device)
+    back_M = torch.zeros(len(second_MD), dtype=torch.long, device=device)
+    forward = []
+    for start in range(0, len(first_ND), QUERIES_AT_ONCE):
+        cosine_BM = torch.from_numpy(first_ND[start : start + QUERIES_AT_ONCE]).to(device) @ second.T
+        forward.append(cosine_BM.argmax(dim=1).cpu().numpy())
+        largest_M, row_M = cosine_BM.max(dim=0)
+        back_M = torch.where(largest_M > best_M, row_M + start, back_M)
+        best_M = torch.maximum(largest_M, best_M)
+    return np.concatenate(forward), back_M.cpu().numpy()
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of one side and the distinct sentences they are."""
+
+    distinct: list[str]
+    of_line: np.ndarray  # which of the distinct a line is
+    first_line: np.ndarray  # of each of the distinct
+
+    @classmethod
+    def of(cls, sentences: Sequence[str]) -> _Lines:
+        place: dict[str, int] = {}
+        of_line = np.array([place.setdefault(sentence, len(place)) for sentence in sentences])
+        return cls(list(place), of_line, np.unique(of_line, return_index=True)[1])
+
+    def found(self, distinct_KN: np.ndarray) -> np.ndarray:
+        """Their first lines."""
+        return self.first_line[distinct_KN]
+
+
+def _scored(
+    encoder: Encoder, bitext: Bitext, sides: Sequence[Side], found_KN: np.ndarray, candidates: _Lines, pooling: str
+) -> Measured:
+    """One direction; `found_KN` are lines of the candidates."""
+    query, _ = sides
+    language, direction = _names(bitext, query)
+    lines = len(query.sentences)
+    merged_KN = found_KN == candidates.first_line[candidates.of_line]
+    score = Score(
+        model=encoder.name,
+        task="tatoeba",
+        protocol="sweep",
+        metric="accuracy",
+        language=language,
+        direction=direction,
+        pooling=pooling,
+        seed=encoder.seed,
+        examples=lines,
+        value=0,
+    )
+    rows = [
+        replace(score, layer=layer, value=100 * float(right_N.mean())).row() for layer, right_N in enumerate(merged_KN)
     ]
-    return np.concatenate(chunks)
+    by_protocol = {"sweep/accuracy": merged_KN}
+    if direction == "en-xx" and pooling == "mean":
+        layer = xtreme_layer(encoder.layers)
+        own_KN = found_KN == np.arange(lines)
+        value = 100 * float(own_KN[layer].mean())
+        rows.append(replace(score, protocol="xtreme", layer=layer, value=value).row())
+        by_protocol["xtreme/accuracy"] = own_KN
+    examples = (
+        Predicted(
+            str(line + 1),
+            (found_KN[:, line] + 1).tolist(),
+            {label: [[int(right), 1] for right in right_KN[:, line]] for label, right_KN in by_protocol.items()},
+        )
+        for line in range(lines)
+    )
+    variant = direction if pooling == "mean" else f"{direction}.{pooling}"
+    return Measured(rows, "tatoeba", "test", language, variant, examples)
 
 
-class _Vectors:
-    """Sentence vectors, each computed once and kept only while a side still to come needs it."""
-
-    def __init__(self, encoder: Encoder, pooling: str, sides: Sequence[Side]) -> None:
-        self.encoder = encoder
-        self.pooling = pooling
-        self.uses = Counter((side.language, sentence) for side in sides for sentence in set(side.sentences))
-        self.kept: dict[tuple[str, str], np.ndarray] = {}
-
-    def of(self, side: Side) -> np.ndarray:
-        """[N, K, D] for the next side in order."""
-        distinct = list(dict.fromkeys(side.sentences))
-        new = [sentence for sentence in distinct if (side.language, sentence) not in self.kept]
-        new_KMD = self.encoder.pooled(new, self.pooling)
-        for row, sentence in enumerate(new):
-            self.kept[side.language, sentence] = new_KMD[:, row].copy()  # a view would keep the whole array alive
-        vectors_NKD = np.stack([self.kept[side.language, sentence] for sentence in side.sentences])
-        for sentence in distinct:
-            self.uses[side.language, sentence] -= 1
-            if not self.uses[side.language, sentence]:
-                del self.kept[side.language, sentence]
-        return vectors_NKD
+def _groups(bitexts: Sequence[Bitext], encoder: Encoder) -> Iterator[list[Bitext]]:
+    """Neighbouring pairs whose sentences are embedded together: batches of one length over all of them, and the
+    sentences they share only once, as far as memory goes."""
+    room = MEMORY // (4 * encoder.width * (encoder.layers + 1))  # sentences
+    group: list[Bitext] = []
+    seen: set[str] = set()
+    for bitext in bitexts:
+        new = {sentence for side in bitext.sides for sentence in side.sentences}
+        if group and len(seen | new) > room:
+            yield group
+            group, seen = [], set()
+        group.append(bitext)
+        seen |= new
+    if group:
+        yield group
 
 
 def _read_pair(folder: Path, name: str) -> Bitext:
@@ -168,9 +237,10 @@ def _read_pair(folder: Path, name: str) -> Bitext:
     return Bitext(first, second)
 
 
-def _names(bitext: Bitext, query: Side, candidate: Side) -> tuple[str, str]:
-    """Language and direction of a row: as the papers do with English, else by the codes of both."""
-    first, second = bitext.first.language, bitext.second.language
-    if "en" in (first, second):
-        return (second if first == "en" else first), ("en-xx" if query.language == "en" else "xx-en")
-    return f"{first}-{second}", f"{query.language}-{candidate.language}"
+def _names(bitext: Bitext, query: Side) -> tuple[str, str]:
+    """Language and direction of a row."""
+    language = pair_name(bitext.first.language, bitext.second.language)
+    if "-" not in language:
+        return language, "en-xx" if query.language == "en" else "xx-en"
+    [candidate] = [side.language for side in bitext.sides if side is not query]
+    return language, f"{query.language}-{candidate}"

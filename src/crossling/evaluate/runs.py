@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from crossling.errors import BadInput
 from crossling.evaluate import scores, showcase
@@ -18,70 +20,144 @@ from crossling.evaluate.showcase import Showcase
 
 @dataclass(frozen=True)
 class Run:
-    """A trained or only measured model."""
+    """A trained or only measured model, with what was fine-tuned from it."""
 
     name: str  # short, unique on the page
+    path: str = ""  # or the name of a Hugging Face encoder
     recipe: dict[str, Any] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)  # one row a logged step
     rows: list[Row] = field(default_factory=list)  # scores
+    data: dict[str, Any] = field(default_factory=dict)  # `text`, tokens by language, and `pairs`
+    init: str | None = None  # the model it began as
+    cost: dict[str, Any] = field(default_factory=dict)  # of a finished run
+    parameters: int | None = None  # of the encoder
+    folders: list[Path] = field(default_factory=list)  # in which its predictions may lie
 
 
 def collect(folders: Sequence[Path]) -> tuple[list[Run], list[Showcase]]:
     """Runs in the order found, and the showcases of the folders that have one."""
-    found: dict[str, list[Run]] = {}
-    for folder in folders:
+    found: dict[str, _Found] = {}
+    for folder in dict.fromkeys(folders):
         if not folder.is_dir():
             raise BadInput(f"{folder}: no such folder; give folders with runs or a scores.jsonl")
-        runs = _runs(folder)
-        if not runs:
+        if not _look(folder, found):
             raise BadInput(f"{folder}: no scores.jsonl and no run in it; evaluate or train something first")
-        found.setdefault(str(folder), runs)
-    times = Counter(run.name for runs in found.values() for run in runs)
-    runs = [
-        Run(f"{Path(folder).name}/{run.name}", run.recipe, run.metrics, run.rows) if times[run.name] > 1 else run
-        for folder, runs in found.items()
-        for run in runs
-    ]
-    files = [Path(folder) / "showcase.json" for folder in found]
+    names = short_names(found)
+    runs = [_run(names[model], model, each) for model, each in found.items()]
+    files = [folder / "showcase.json" for folder in dict.fromkeys(folders)]
     return runs, [showcase.read(file) for file in files if file.is_file()]
 
 
 def short_names(paths: Iterable[str]) -> dict[str, str]:
-    """For each path its last part, with the parts before it only where two would be called the same."""
+    """For each path its last part, with the one before it where two would be called the same, or else all of it."""
     distinct = list(dict.fromkeys(paths))
     names = {path: Path(path).name or path for path in distinct}
-    times = Counter(names.values())
-    return {path: name if times[name] == 1 else path for path, name in names.items()}
+    for parts in (2, 99):
+        times = Counter(names.values())
+        names = {
+            path: name if times[name] == 1 else str(Path(*Path(path).parts[-parts:])) for path, name in names.items()
+        }
+    return names
 
 
-def _runs(folder: Path) -> list[Run]:
-    """Runs of one folder: itself or up to two levels below; a score belongs to the run its model is named after."""
-    homes = sorted({file.parent for depth in ("", "*/", "*/*/") for file in folder.glob(f"{depth}recipe.json")})
-    homes = [home for home in homes if (home / "metrics.jsonl").is_file()]
-    tables = [home / "scores.jsonl" for home in (folder, *homes)]
-    rows = scores.unique(row for table in dict.fromkeys(tables) if table.is_file() for row in scores.read(table))
-    trained = {name: Path(path) for path, name in short_names(str(home.resolve()) for home in homes).items()}
-    measured = {name: path for path, name in short_names(row["model"] for row in rows).items()}
-    return [
-        Run(
-            name,
-            _recipe(trained[name] / "recipe.json") if name in trained else {},
-            _metrics(trained[name] / "metrics.jsonl") if name in trained else [],
-            [row for row in rows if row["model"] == measured.get(name)],
-        )
-        for name in dict.fromkeys([*trained, *measured])
-    ]
+@dataclass
+class _Found:
+    """What there is of one model."""
+
+    home: Path | None = None  # of the run
+    rows: list[Row] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
 
 
-def _recipe(path: Path) -> dict[str, Any]:
+def _look(folder: Path, found: dict[str, _Found]) -> bool:
+    """Adds what a folder holds, itself or up to two levels below. A score belongs to the run its model is named after,
+    that of a fine-tuned model to the run it was made of."""
+    homes = [home.resolve() for home in _holding(folder, "recipe.json") if (home / "metrics.jsonl").is_file()]
+    for home in homes:
+        found.setdefault(str(home), _Found(home))
+    tuned = {home.resolve(): _origin(home / "tuned.json") for home in _holding(folder, "tuned.json")}
+    tables = [home for home in dict.fromkeys([folder.resolve(), *homes, *tuned]) if (home / "scores.jsonl").is_file()]
+    for table in tables:
+        by_model: dict[str, list[Row]] = defaultdict(list)
+        for row in scores.read(table / "scores.jsonl"):
+            by_model[_identity(tuned.get(table) or row["model"], homes, found)].append(row)
+        for model, rows in by_model.items():
+            each = found.setdefault(model, _Found())
+            each.rows += rows
+            if len(by_model) == 1:  # else nobody knows whose predictions lie there
+                each.folders.append(table)
+    return bool(homes or tables)
+
+
+def _identity(model: str, homes: Sequence[Path], found: Mapping[str, _Found]) -> str:
+    """The run of that path or, wherever it was when it was measured, of that name; else the name of the model."""
+    path = str(Path(model).resolve())
+    named = [str(home) for home in homes if home.name == Path(model).name]
+    return path if path in found else named[0] if len(named) == 1 else model
+
+
+def _run(name: str, model: str, found: _Found) -> Run:
+    rows = scores.unique({**row, "model": name} for row in found.rows)
+    home = found.home
+    if home is None:
+        sizes = (weights(each) for each in (Path(model), *found.folders))
+        parameters = next((size for size in sizes if size), None)
+        return Run(name, model, rows=rows, parameters=parameters, folders=found.folders)
+    stored = _described(home / "recipe.json")
+    return Run(
+        name,
+        str(home),
+        stored["recipe"],
+        _metrics(home / "metrics.jsonl"),
+        rows,
+        stored.get("data") or {},
+        (stored.get("init") or {}).get("model"),
+        _object(home / "cost.json") if (home / "cost.json").is_file() else {},
+        weights(home),
+        list(dict.fromkeys([home, *found.folders])),
+    )
+
+
+def weights(folder: Path) -> int | None:
+    """How many parameters the encoder in a folder has, from the heads of its files; none if there are none."""
+    steps = sorted(each for each in folder.glob("checkpoints/*/") if each.name.isdigit())
+    files = sorted((steps[-1] if steps else folder).glob("*.safetensors"))
+    number = 0
+    for file in files:
+        try:
+            with safe_open(file, "np") as tensors:
+                # A checkpoint also has what the optimizer keeps (NAME/...), and the parts that are only for training.
+                stored = tensors.keys()
+                names = [name for name in stored if not steps or (name.startswith("encoder.") and "/" not in name)]
+                number += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
+        except SafetensorError:
+            return None  # being written, or damaged: for the page it only means one figure less
+    return number or None
+
+
+def _holding(folder: Path, name: str) -> list[Path]:
+    return sorted({file.parent for depth in ("", "*/", "*/*/") for file in folder.glob(f"{depth}{name}")})
+
+
+def _origin(path: Path) -> str | None:
+    """The model that a fine-tuned one was made of, if it says so."""
+    model = _object(path).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _described(path: Path) -> dict[str, Any]:
+    stored = _object(path)
+    if not isinstance(stored.get("recipe"), dict):
+        raise BadInput(f"{path}: expected the recipe.json of a run, with a 'recipe' in it; restore the file")
+    return stored
+
+
+def _object(path: Path) -> dict[str, Any]:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise BadInput(f"{path}: line {error.lineno} is not JSON; the file is damaged, restore it") from None
-    recipe = stored.get("recipe") if isinstance(stored, dict) else None
-    if not isinstance(recipe, dict):
-        raise BadInput(f"{path}: expected the recipe.json of a run, with a 'recipe' in it; restore the file")
-    return recipe
+    return stored if isinstance(stored, dict) else {}
 
 
 def _metrics(path: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean, median, stdev
 from typing import Any
 
 from crossling.disk import new_file
@@ -17,12 +18,20 @@ Row = dict[str, Any]
 
 LOWER_IS_BETTER = {"aer"}
 _TEXT = ("model", "task", "metric")
-_NUMBERS = {"examples", "value"}  # what a repeated measurement may change; all other fields say what was measured
+_NUMBERS = (
+    "examples",
+    "value",
+    "low",
+    "high",
+)  # what a repeated measurement may change; the rest says what was measured
 
 
 @dataclass(frozen=True)
 class Score:
-    """One number and all one must know to compare it. Fields that do not apply are None, and absent from the row."""
+    """One number and all one must know to compare it. Fields that do not apply are None, and absent from the row.
+
+    `language` is "C-Q" where the context is in C and the question in another language, Q.
+    """
 
     model: str
     task: str
@@ -37,10 +46,15 @@ class Score:
     setting: str = "training-free"
     seed: int | None = None
     split: str = "test"
+    trained_on: str | None = None  # the training set
+    selection: str | None = None  # by which scores the model was chosen: english-dev, all-dev, each-dev
+    questions: str | None = None  # their language, where it is not that of the text
+    low: float | None = None  # of the value, 95% by bootstrap over the examples
+    high: float | None = None
 
     def row(self) -> Row:
         fields = asdict(self)
-        order = [name for name in fields if name not in _NUMBERS] + ["examples", "value"]
+        order = [name for name in fields if name not in _NUMBERS] + list(_NUMBERS)
         return {name: fields[name] for name in order if fields[name] is not None}
 
 
@@ -83,14 +97,35 @@ def unique(rows: Iterable[Row]) -> list[Row]:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """The values of several seeds. Which of the three to report, papers disagree on: XY-LENT takes the median."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.values)
+
+    @property
+    def median(self) -> float:
+        return median(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """Of a sample; one value has none."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+
+@dataclass(frozen=True)
 class Summary:
-    """One measure of one model: the mean over languages and directions at each layer."""
+    """One measure of one model: the mean over languages, directions and seeds at each layer."""
 
     model: str
     task: str
     protocol: str
     metric: str
     split: str
+    pooling: str | None
     by_layer: dict[int, float]
 
     @property
@@ -105,14 +140,16 @@ class Summary:
 
 
 def summary(rows: Sequence[Row]) -> list[Summary]:
-    """Means by layer, in the order of the rows; other protocols, metrics and splits are never averaged together."""
-    values: dict[tuple[str, str, str, str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Means by layer, in the order of the rows; other protocols, metrics, splits and ways of pooling are never averaged
+    together."""
+    values: dict[tuple[str, str, str, str, str, str | None], dict[int, list[float]]] = {}
     for row in rows:
         if "layer" in row:
-            key = (row["model"], row["task"], row.get("protocol", ""), row["metric"], row.get("split", "test"))
-            values[key][row["layer"]].append(row["value"])
+            measure = (row["task"], row.get("protocol", ""), row["metric"], row.get("split", "test"))
+            by_layer = values.setdefault((row["model"], *measure, row.get("pooling")), defaultdict(list))
+            by_layer[row["layer"]].append(row["value"])
     return [
-        Summary(*key, {layer: sum(found) / len(found) for layer, found in sorted(by_layer.items())})
+        Summary(*key, {layer: fmean(found) for layer, found in sorted(by_layer.items())})
         for key, by_layer in values.items()
     ]
 
@@ -127,9 +164,10 @@ def _fault(row: Any) -> str | None:
     for name in _TEXT:
         if not isinstance(row.get(name), str):
             return f"expected text under {name!r}"
-    value = row.get("value")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return "expected a finite number under 'value'"
+    for name in ("value", *(name for name in ("low", "high") if name in row)):
+        number = row.get(name)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            return f"expected a finite number under {name!r}"
     if "layer" in row and type(row["layer"]) is not int:
         return "expected a whole number under 'layer'"
     return None

@@ -105,7 +105,7 @@ def _plain(encoder: CrosslingModel) -> CrosslingModel:
     """The encoder with an ordinary token table."""
     tokens = encoder.embeddings.tokens
     if isinstance(tokens, DisentangledEmbedding):
-        encoder.set_input_embeddings(nn.Embedding.from_pretrained(tokens.weight.detach(), freeze=False))
+        encoder.set_input_embeddings(tokens.plain())
     return encoder
 
 

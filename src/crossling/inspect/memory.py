@@ -8,8 +8,10 @@ When the way back begins:
     head          the gradient of the token table that the head has already made
     working       weights once more in bfloat16; in shards (FSDP2) what is gathered of them
 
-When it ends, all gradients are there and no activations, but two more of the token table's on their way: the larger of
-the two counts. Counted are the plain layers under bfloat16, with attention that keeps no scores (flash, or the kernel).
+When it ends, all gradients are there and no activations, but two more of the token table's on their way. In the middle
+of the head there are a chunk of logits and the table in bfloat16, and the activations of the network it stands on: of a
+pair, the generator's. The largest of the three counts. Counted are the plain layers under bfloat16, with attention that
+keeps no scores (flash, or the kernel).
 """
 # D width, F feed-forward, H heads, V vocabulary
 
@@ -24,6 +26,7 @@ from torch import nn
 from crossling.hardware import GIB, Card
 from crossling.model.config import CrosslingConfig
 from crossling.model.heads import LMHead
+from crossling.model.prediction import CHUNK
 from crossling.model.shape import Shape
 from crossling.model.transformer import CrosslingModel
 from crossling.objectives import CAMLM, Network, Objective, XLCo
@@ -44,11 +47,13 @@ class Memory:
     head: float
     working: float
     at_the_end: float  # of the way back
+    at_the_head: float  # in its middle
     sharded: bool  # the states are shared out over the GPUs (FSDP2)
 
     @property
     def gib(self) -> float:
-        return max(self.states + self.activations + self.head + self.working, self.at_the_end) / GIB
+        turning = self.states + self.activations + self.head + self.working
+        return max(turning, self.at_the_end, self.at_the_head) / GIB
 
     def fits(self, card: Card) -> bool:
         return self.gib <= ROOM * card.gib
@@ -60,7 +65,7 @@ def memory(recipe: Recipe, net: Network, loads: Mapping[str, Load], card: Card, 
     queue = sum(buffer.numel() * buffer.element_size() for buffer in net.buffers())
     too_large = states > LARGEST_SHARE * card.gib * GIB
     shared_out = gpus > 1 and (recipe.parallel == "fsdp" or (recipe.parallel == "auto" and too_large))
-    kept, head, micro_batches = 0.0, 0.0, 0.0
+    kept, head, under_head, micro_batches = 0.0, 0.0, 0.0, 0.0
     table = 4.0 * net.encoder.config.vocab_size * net.encoder.config.hidden_size
     for name, objective in recipe.objectives.items():
         tokens = at_once(objective, loads[name], recipe.micro_tokens, gpus)
@@ -68,17 +73,22 @@ def memory(recipe: Recipe, net: Network, loads: Mapping[str, Load], card: Card, 
         micro_batches += loads[name].tokens / gpus / tokens
         if any(isinstance(net.parts[part], LMHead) for part in _parts(objective, net)):
             head = max(head, table * len(objective.weights) if isinstance(objective, CAMLM) else table)
+            masked = objective.rate * tokens  # type: ignore[attr-defined]
+            chunk = min(CHUNK, 2 * net.encoder.config.vocab_size * masked) + table / 2
+            under_head = max(under_head, _kept(objective, net, recipe.recompute, under_head=True) * tokens + chunk)
     working = _gathered(net) if shared_out else 2.0 * _in_blocks(net)
     shares = gpus if shared_out else 1
     first = gpus == 1 and round(micro_batches) == 1 and not recipe.alternate  # no gradient lies there from before
     gradients = 4 * sum(p.numel() for p in net.parameters() if p.requires_grad) if first else 0
+    begun = (states - gradients) / shares + queue
     return Memory(
-        (states - gradients) / shares + queue,
+        begun,
         kept,
         head,
         working,
-        states / shares + queue + working + 2 * table,
-        shared_out,
+        at_the_end=states / shares + queue + working + 2 * table,
+        at_the_head=begun + head + working + under_head,
+        sharded=shared_out,
     )
 
 
@@ -112,8 +122,9 @@ def block_bytes(config: CrosslingConfig, crossed: bool = False) -> float:
     return own + (cross if crossed else 0)
 
 
-def _kept(objective: Objective, net: Network, recompute: bool) -> float:
-    """Bytes that the networks an objective learns through keep of each of its tokens."""
+def _kept(objective: Objective, net: Network, recompute: bool, under_head: bool = False) -> float:
+    """Bytes that the networks an objective learns through keep of each of its tokens; or only the one that the head
+    over the vocabulary stands on."""
     encoder = net.encoder
     if isinstance(objective, XLCo):
         layers = encoder.config.universal_layer if objective.layer is None else objective.layer
@@ -126,6 +137,8 @@ def _kept(objective: Objective, net: Network, recompute: bool) -> float:
         return again + sum(_stack(encoder.config, layers, recompute, crossed) for crossed in (False, True))
     read = [encoder, *(net.parts[name] for name in _parts(objective, net))]
     networks = [part for part in read if isinstance(part, CrosslingModel)]
+    if under_head:
+        return _stack(networks[-1].config, len(networks[-1].blocks), recompute)
     again = max(block_bytes(part.config) for part in networks) if recompute else 0  # of one block at a time
     return again + sum(_stack(part.config, len(part.blocks), recompute) for part in networks)
 

@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     """Which keys a query sees: what is added to the scores of the others, or what the kernel needs to know."""
 
     unseen_B1LT: Tensor | None
-    tiles: tuple[Tensor, ...] | None = None  # the sequence of each query and key; for each tile, from where to where
+    tiles: Any = None  # attention_op.Tiles
 
 
 class Bias(NamedTuple):
@@ -130,7 +130,9 @@ def see(
         keys_BT = present_BT.long()
         queries_BL = keys_BT.new_ones(1, 1)
     if by_kernel:
-        return Seen(None, kernel.tiles(queries_BL.expand(*shape), keys_BT))
+        # A mask may have holes. Packed rows have none.
+        queries_BL = queries_BL if queries_BL is keys_BT else queries_BL.expand(*shape)
+        return Seen(None, kernel.tiles(queries_BL, keys_BT, holes=present_BT is not None))
     hidden_from = queries_BL[:, None, :, None] != keys_BT[:, None, None, :]
     zeros = torch.zeros(hidden_from.shape, dtype=dtype, device=hidden_from.device)
     # Large, and a number in every precision.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,16 @@ MARGIN = (kernels.PAD.value, kernels.PAD.value)
 PADDING = 1 << 30  # as the number of a sequence: after all others, as padding is in its row
 
 
+class Tiles(NamedTuple):
+    """What the kernels know of which keys a query sees."""
+
+    query_spans: Tensor  # [B, L, 2]: from and to which keys
+    key_spans: Tensor  # [B, T, 2]: from and to which queries
+    query_ranges: Tensor  # [B, t, 4], of tiles: see `ranges`
+    key_ranges: Tensor
+    here: Tensor | None  # [B, T]: which keys of a span are seen, if not all
+
+
 def attend(
     query_BLHK: Tensor,
     key_BTHK: Tensor | None,
@@ -26,7 +36,7 @@ def attend(
     gate: Tensor | tuple[Tensor, Tensor, Tensor] | None,
     by_distance_HW: Tensor | None,
     far: int,
-    seen: tuple[Tensor, ...] | None,
+    seen: Tiles | None,
     dropout: float,
 ) -> Tensor:
     """[B, L, H, K]. The gate is a number for each query, [B, H, L], or the u and v [2, K], their biases [2] and the w
@@ -36,22 +46,46 @@ def attend(
     T = L if key_BTHK is None else key_BTHK.shape[1]
     device = query_BLHK.device
     if seen is None and (L % OWN or T % STEP):  # then the ends of a sequence have to be looked for
-        seen = tiles(*(torch.ones(B, length, dtype=torch.int32, device=device) for length in (L, T)))
+        whole_BL = torch.ones(B, L, dtype=torch.int32, device=device)
+        seen = tiles(whole_BL, whole_BL if T == L else whole_BL.new_ones(B, T))
     if by_distance_HW is not None and gate is None:
         gate = torch.ones(B, query_BLHK.shape[-2], L, device=device)
     gates = (None, *gate) if isinstance(gate, tuple) else (gate, None, None, None)
     seed = torch.randint(1 << 31, (1,), device=device) if dropout else None
     return attention(
-        query_BLHK, key_BTHK, value_BTHK, *gates, by_distance_HW, far, *(seen or [None] * 4), seed, dropout
+        query_BLHK, key_BTHK, value_BTHK, *gates, by_distance_HW, far, *(seen or [None] * 5), seed, dropout
     )[0]
 
 
-def tiles(queries_BL: Tensor, keys_BT: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sequence each query and key belongs to (0 is padding), and the ranges of their tiles."""
-    queries, keys = (
-        torch.where(segments == 0, PADDING, segments).int().contiguous() for segments in (queries_BL, keys_BT)
-    )
-    return queries, keys, ranges(queries, keys), ranges(keys, queries)
+def tiles(queries_BL: Tensor, keys_BT: Tensor, holes: bool = False) -> Tiles:
+    """A query sees the keys of its own sequence (0 is padding), which lies in its row in one piece; or in several, with
+    `holes`."""
+    keys = _numbered(keys_BT)
+    queries = keys if queries_BL is keys_BT else _numbered(queries_BL)
+    query_spans = spans(queries, keys)
+    key_spans = query_spans if queries is keys else spans(keys, queries)
+    query_ranges = ranges(queries, keys)
+    key_ranges = query_ranges if queries is keys else ranges(keys, queries)
+    return Tiles(query_spans, key_spans, query_ranges, key_ranges, (keys_BT != 0).int() if holes else None)
+
+
+def _numbered(segments_BL: Tensor) -> Tensor:
+    return torch.where(segments_BL == 0, PADDING, segments_BL).int()
+
+
+def spans(owner_BL: Tensor, other_BT: Tensor) -> Tensor:
+    """For each owner, from and to which of the others its sequence reaches, [B, L, 2]."""
+    T = other_BT.shape[1]
+    place_T = torch.arange(T, dtype=torch.int32, device=other_BT.device)
+    if owner_BL is other_BT:
+        change = owner_BL[:, 1:] != owner_BL[:, :-1]
+        first, last = F.pad(change, (1, 0), value=True), F.pad(change, (0, 1), value=True)
+        start = torch.where(first, place_T, 0).cummax(1).values
+        stop = torch.where(last, place_T + 1, T).flip(1).cummin(1).values.flip(1)
+    else:
+        same_BLT = owner_BL[:, :, None] == other_BT[:, None, :]
+        start, stop = torch.where(same_BLT, place_T, T).amin(2), torch.where(same_BLT, place_T + 1, 0).amax(2)
+    return torch.stack([start, stop], 2).int()
 
 
 def ranges(owner_BL: Tensor, other_BT: Tensor) -> Tensor:
@@ -70,7 +104,7 @@ def ranges(owner_BL: Tensor, other_BT: Tensor) -> Tensor:
     return torch.stack([first // STEP * STEP, last, inner, outer], 2).int()
 
 
-def _common(q: Tensor, k: Tensor, d: Tensor | None, seg: Tensor | None, far: int, rate: float) -> dict[str, Any]:
+def _common(q: Tensor, k: Tensor, d: Tensor | None, spans: Tensor | None, far: int, rate: float) -> dict[str, Any]:
     (_, L, H, K), T = q.shape, k.shape[1]
     return {
         **{f"q_{a}": q.stride(x) for a, x in (("b", 0), ("l", 1), ("h", 2))},
@@ -84,7 +118,7 @@ def _common(q: Tensor, k: Tensor, d: Tensor | None, seg: Tensor | None, far: int
             "far": far,
             "RATE": round(rate * kernels.DROPS.value),
         },
-        **{"BIAS": d is not None, "SEG": seg is not None, "EVEN": not (L % OWN or T % STEP)},
+        **{"BIAS": d is not None, "SEG": spans is not None, "EVEN": not (L % OWN or T % STEP)},
     }
 
 
@@ -110,10 +144,11 @@ def attention(
     gs: Tensor | None,  # [H]
     d: Tensor | None,  # [H, 2L - 1]
     far: int,
-    i_seg: Tensor | None,
-    j_seg: Tensor | None,
+    i_spans: Tensor | None,
+    j_spans: Tensor | None,  # noqa: ARG001 - for the way back
     i_ranges: Tensor | None,
-    j_ranges: Tensor | None,  # noqa: ARG001 - for the way back
+    j_ranges: Tensor | None,  # noqa: ARG001
+    here: Tensor | None,
     seed: Tensor | None,
     rate: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,10 +159,10 @@ def attention(
     lse = q.new_empty((B, H, L), dtype=torch.float32)
     made = torch.empty_like(lse) if gw is not None else lse.new_empty(0)
     table = None if d is None else F.pad(d, MARGIN)
-    inputs = _ready(q, made if c is None else c, gw, gb, gs, table, i_seg, j_seg, i_ranges, seed)
+    inputs = _ready(q, made if c is None else c, gw, gb, gs, table, i_spans, here, i_ranges, seed)
     kernels.forward[(-(-L // OWN) * B * H,)](
-        q, k, v, *inputs, o, lse, **_common(q, k, d, i_seg, far, rate), GATE=gw is not None, BM=OWN, BN=STEP,
-        num_warps=FORWARD[0], num_stages=FORWARD[1],
+        q, k, v, *inputs, o, lse, **_common(q, k, d, i_spans, far, rate), GATE=gw is not None,
+        HOLES=here is not None, BM=OWN, BN=STEP, num_warps=FORWARD[0], num_stages=FORWARD[1],
     )  # fmt: skip
     return o, lse, made
 
@@ -151,10 +186,11 @@ def attention_backward(
     gs: Tensor | None,
     d: Tensor | None,
     far: int,
-    i_seg: Tensor | None,
-    j_seg: Tensor | None,
+    i_spans: Tensor | None,
+    j_spans: Tensor | None,
     i_ranges: Tensor | None,
     j_ranges: Tensor | None,
+    here: Tensor | None,
     seed: Tensor | None,
     rate: float,
     o: Tensor,
@@ -172,19 +208,19 @@ def attention_backward(
     delta = torch.empty_like(lse)
     dc = lse.new_empty((0,) if c is None else lse.shape)
     part = lse.new_zeros((0,) if d is None else (B, H, rows, 2 * K + 5))
-    common = _common(q, k, d, i_seg, far, rate)
+    common = _common(q, k, d, i_spans, far, rate)
     table = None if d is None else F.pad(d, MARGIN)
     gates = made if c is None else c
-    c_, gw_, gb_, gs_, d_, i_, j_, ir_, jr_, seed_ = _ready(
-        q, gates, gw, gb, gs, table, i_seg, j_seg, i_ranges, j_ranges, seed
+    c_, gw_, gb_, gs_, d_, i_, j_, ir_, jr_, here_, seed_ = _ready(
+        q, gates, gw, gb, gs, table, i_spans, j_spans, i_ranges, j_ranges, here, seed
     )
     kernels.backward_queries[(rows * B * H,)](
-        q, k, v, c_, gw_, gb_, gs_, d_, i_, j_, ir_, seed_, o, do, lse, delta, dq, dc, part, **common,
-        out_l=dq.stride(1), ROOT=K**-0.5, GATE=gw is not None, BM=OWN, BN=STEP, num_warps=QUERIES[0],
-        num_stages=QUERIES[1],
+        q, k, v, c_, gw_, gb_, gs_, d_, i_, here_, ir_, seed_, o, do, lse, delta, dq, dc, part, **common,
+        out_l=dq.stride(1), ROOT=K**-0.5, GATE=gw is not None, HOLES=here is not None, BM=OWN, BN=STEP,
+        num_warps=QUERIES[0], num_stages=QUERIES[1],
     )  # fmt: skip
     kernels.backward_keys[(-(-T // OWN) * B * H,)](
-        q, k, v, c_, d_, i_, j_, jr_, seed_, do, lse, delta, dk, dv, **common, out_l=dk.stride(1),
+        q, k, v, c_, d_, j_, jr_, seed_, do, lse, delta, dk, dv, **common, out_l=dk.stride(1),
         ROOT=K**-0.5, BM=STEP, BN=OWN, num_warps=KEYS[0], num_stages=KEYS[1],
     )  # fmt: skip
     none = [lse.new_empty(0) for _ in range(4)]
@@ -200,8 +236,8 @@ def attention_backward(
     found = lse.new_empty((rows, offsets, H, shares, diagonals))
     near = {name: value for name, value in common.items() if name not in ("T", "far", "BIAS", "EVEN")}
     kernels.backward_distances[(rows * offsets, H, shares)](
-        q, k, v, c_, d_, i_, j_, seed_, do, lse, delta, space, found, **near, B=B, lowest=lowest, OFFSETS=offsets,
-        BM=OWN, BN=STEP, Y=diagonals, num_warps=DISTANCES[0], num_stages=DISTANCES[1],
+        q, k, v, c_, d_, i_, here_, seed_, do, lse, delta, space, found, **near, HOLES=here is not None, B=B,
+        lowest=lowest, OFFSETS=offsets, BM=OWN, BN=STEP, Y=diagonals, num_warps=DISTANCES[0], num_stages=DISTANCES[1],
     )  # fmt: skip
     by_head = part.sum((0, 2))
     dd = _by_distance(found, lowest, by_head[:, 2 * K + 3], by_head[:, 2 * K + 4], L)
@@ -236,19 +272,19 @@ def _(do: Tensor, q: Tensor, k: Tensor | None, v: Any, c: Tensor | None, *rest: 
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.far, i_seg, j_seg, i_ranges, j_ranges, seed, ctx.rate = inputs
-    ctx.save_for_backward(*tensors, i_seg, j_seg, i_ranges, j_ranges, seed, *output)
+    *tensors, ctx.far, i_spans, j_spans, i_ranges, j_ranges, here, seed, ctx.rate = inputs
+    ctx.save_for_backward(*tensors, i_spans, j_spans, i_ranges, j_ranges, here, seed, *output)
 
 
 def _gradients(ctx: Any, do: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    tensors, seen, output = ctx.saved_tensors[:8], ctx.saved_tensors[8:13], ctx.saved_tensors[13:]
+    tensors, seen, output = ctx.saved_tensors[:8], ctx.saved_tensors[8:14], ctx.saved_tensors[14:]
     dq, dk, dv, dc, dgate, dd = attention_backward(do, *tensors, ctx.far, *seen, ctx.rate, *output)
     (_, k, _, c, gw, _, _, d), K = tensors, dq.shape[-1]
     gates: tuple[Tensor | None, ...] = (None, None, None)
     if gw is not None:
         gates = dgate[:, : 2 * K].sum(0).view(2, K), dgate[:, 2 * K : 2 * K + 2].sum(0), dgate[:, 2 * K + 2]
     others = (None, None) if k is None else (dk, dv)
-    return dq, *others, None if c is None else dc, *gates, None if d is None else dd, *([None] * 7)
+    return dq, *others, None if c is None else dc, *gates, None if d is None else dd, *([None] * 8)
 
 
 attention.register_autograd(_gradients, setup_context=_remember)

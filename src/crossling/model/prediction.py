@@ -27,7 +27,7 @@ try:
 except (ImportError, AttributeError):  # no Triton, or one of another time
     kernel = None
 
-CHUNK = 1 << 29  # bytes of the logits that exist at a time
+CHUNK = 1 << 31  # bytes of the logits that exist at a time
 LANES = 4096  # pieces that the kernel reads at once
 
 
@@ -67,21 +67,21 @@ class _Prediction(torch.autograd.Function):
         table, bias = (_padded(each, more, dtype) for each in (table_VD, bias_V))
         loss, right = hidden.new_zeros((), dtype=torch.float32), targets_M.new_zeros(())
         drawn = [targets_M[:0]]
-        if learn:  # sums over chunks are kept in float32, whatever the products are computed in
-            dhidden = [hidden[:0]]
-            dtable, dbias = torch.zeros_like(table, dtype=torch.float32), torch.zeros_like(bias, dtype=torch.float32)
+        # Sums over chunks are kept in float32, whatever the products are computed in.
+        dhidden, dtable, dbias = [hidden[:0]], None, torch.zeros_like(bias, dtype=torch.float32)
         chunks = -(-hidden.shape[0] * table.shape[0] * hidden.element_size() // CHUNK)
         with torch.autocast(device, enabled=False):
             for x, target, noise in _chunks(chunks, hidden, targets_M, noise_M):
                 logits = torch.addmm(bias, x, table.T)
-                losses, hits, samples = rows(logits, pieces, target, noise, learn)
+                losses, hits, samples, gradients = rows(logits, pieces, target, noise, learn)
                 loss, right = loss + losses.sum(), right + hits.sum()
                 drawn += [samples] if noise is not None else []
-                if learn:
+                if gradients is not None:
                     dhidden.append(logits @ table)
-                    _add_product(dtable, logits.T, x)
-                    dbias += logits.sum(0, dtype=torch.float32)
+                    dtable = _added(dtable, logits.T, x)
+                    dbias += gradients
         if learn:
+            dtable = torch.zeros_like(table, dtype=torch.float32) if dtable is None else dtable
             ctx.save_for_backward(torch.cat(dhidden).to(hidden_MD.dtype), dtable[:pieces], dbias[:pieces])
             ctx.dtypes = table_VD.dtype, bias_V.dtype
         drawn_M = torch.cat(drawn)
@@ -119,14 +119,14 @@ def _chunks(number: int, *columns: Tensor | None) -> Iterator[tuple[Tensor, Tens
         yield from zip(*parts, strict=True)
 
 
-def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """total += a b, added in the precision of the total."""
-    if a.dtype == total.dtype:
-        total.addmm_(a, b)
-    elif a.is_cuda:
-        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
-    else:
-        total += a.to(total.dtype) @ b.to(total.dtype)
+def _added(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
+    """total + a b in float32, in place; a b alone if there is no total yet."""
+    if a.is_cuda and a.dtype != torch.float32:
+        if total is None:
+            return torch.mm(a, b, out_dtype=torch.float32)
+        return torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
+    product = a.float() @ b.float()
+    return product if total is None else total.add_(product)
 
 
 def _rows(
@@ -135,17 +135,19 @@ def _rows(
     targets_M: Tensor,
     noise_M: Tensor | None,
     learn: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses, which are right, and samples; with `learn` the logits become their gradient."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Losses, which are right, and samples; with `learn` the logits become their gradient, whose sum over the positions
+    comes with it."""
     full_MV = logits_MV.float()
     loss_M = F.cross_entropy(full_MV, targets_M, reduction="none")
     right_M = full_MV.argmax(-1) == targets_M
     drawn_M = targets_M if noise_M is None else sample(full_MV, noise_M)
-    if learn:
-        gradient_MV = full_MV.softmax(-1)
-        gradient_MV[torch.arange(len(targets_M), device=targets_M.device), targets_M] -= 1
-        logits_MV.copy_(gradient_MV)
-    return loss_M, right_M, drawn_M
+    if not learn:
+        return loss_M, right_M, drawn_M, None
+    gradient_MV = full_MV.softmax(-1)
+    gradient_MV[torch.arange(len(targets_M), device=targets_M.device), targets_M] -= 1
+    logits_MV.copy_(gradient_MV)
+    return loss_M, right_M, drawn_M, gradient_MV.sum(0)
 
 
 def sample(logits_MV: Tensor, noise_M: Tensor) -> Tensor:

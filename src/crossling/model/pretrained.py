@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
-import crossling.model.heads  # noqa: F401  registers our architectures with Auto*
+import crossling.model.tasks  # noqa: F401  registers our architectures with Auto*
 from crossling.errors import BadInput
 
 
@@ -31,7 +31,7 @@ def pretrained(folder: Path, name: str | Path, kind: Any = AutoModel) -> PreTrai
     if not any(folder.glob("*.safetensors")):
         raise BadInput(f"{name}: no .safetensors weights here, and others are not opened; convert the model first")
     try:
-        with _quiet():
+        with quiet():
             network, loading = kind.from_pretrained(
                 folder,
                 config=config,
@@ -63,7 +63,7 @@ def unreadable(name: str | Path, error: Exception) -> BadInput:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the report of missing and superfluous weights: what matters of it is said here, and heads that nobody
     asked for do not matter."""
     before = logging.get_verbosity()

@@ -33,6 +33,10 @@ class DisentangledEmbedding(nn.Module):
     def forward(self, ids_BL: Tensor) -> Tensor:
         return F.embedding(ids_BL, self.base.weight.detach()) + F.embedding(ids_BL, self.delta_VD)
 
+    def plain(self) -> nn.Embedding:
+        """The same as an ordinary table of its own."""
+        return nn.Embedding.from_pretrained(self.weight.detach(), freeze=False)
+
     @torch.no_grad()
     def assign(self, weight_VD: Tensor) -> None:
         """Makes the sum equal to `weight`; the base stays."""

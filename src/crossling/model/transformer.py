@@ -18,19 +18,50 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from crossling.model.attention import Bias, CrossAttention, Seen, SelfAttention, fused, see
 from crossling.model.config import CrosslingConfig
+from crossling.model.device import runs_kernels
 from crossling.model.initial import initialise
 from crossling.model.position import RelativePositionTable
 from crossling.model.tables import DisentangledEmbedding
 
+kernel: Any
+try:
+    from crossling.model import block_kernel as kernel
+except (ImportError, AttributeError):  # no Triton, or one of another time
+    kernel = None
+
+
+def by_kernel(hidden: Tensor) -> bool:
+    """Whether what stands between the maps of a block is computed by kernels."""
+    return kernel is not None and hidden.dtype == torch.bfloat16 and runs_kernels(hidden.device)
+
 
 class Norm(nn.LayerNorm):
-    """Computed in float32, and handed on in the precision that everything else is computed in: under autocast a float32
+    """Of a state, or of its sum with a branch, some of which is dropped.
+
+    Computed in float32, and handed on in the precision that everything else is computed in: under autocast a float32
     state would be kept for the way back and cast by each that reads it."""
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, branch: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+        dropout = dropout if self.training else 0.0
+        if branch is not None:
+            if hidden.dtype == branch.dtype and by_kernel(hidden):
+                return kernel.added_and_normed(hidden, branch, self.weight, self.bias, self.eps, dropout)
+            hidden = hidden + F.dropout(branch, dropout, self.training)
         normed = super().forward(hidden)
         device = hidden.device.type
         return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
+
+
+class FeedForward(nn.Sequential):
+    def __init__(self, config: CrosslingConfig) -> None:
+        into = nn.Linear(config.hidden_size, config.intermediate_size)
+        super().__init__(into, nn.GELU(), nn.Linear(config.intermediate_size, config.hidden_size))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        if not by_kernel(hidden):
+            return super().forward(hidden)
+        into, _, out = self
+        return out(kernel.gelu(F.linear(hidden, into.weight), into.bias))  # type: ignore[arg-type]
 
 
 class Embeddings(nn.Module):
@@ -62,11 +93,7 @@ class Block(GradientCheckpointingLayer):
         if config.cross_attention:
             self.cross = CrossAttention(config)
             self.cross_norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(config.hidden_size, config.intermediate_size),
-            nn.GELU(),
-            nn.Linear(config.intermediate_size, config.hidden_size),
-        )
+        self.feed_forward = FeedForward(config)
         self.feed_forward_norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
@@ -84,10 +111,10 @@ class Block(GradientCheckpointingLayer):
             if paired_BTD is not None:
                 hidden = hidden + self.dropout(self.cross(self.cross_norm(hidden), paired_BTD, paired_seen))
             return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
-        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, bias, seen)))
+        hidden = self.attention_norm(hidden, self.attention(hidden, bias, seen), self.dropout.p)
         if paired_BTD is not None:
-            hidden = self.cross_norm(hidden + self.dropout(self.cross(hidden, paired_BTD, paired_seen)))
-        return self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
+            hidden = self.cross_norm(hidden, self.cross(hidden, paired_BTD, paired_seen), self.dropout.p)
+        return self.feed_forward_norm(hidden, self.feed_forward(hidden), self.dropout.p)
 
 
 class CrosslingPreTrainedModel(PreTrainedModel):

@@ -106,7 +106,7 @@ def _train(
             if isinstance(network, CrosslingModel):
                 network.gradient_checkpointing_enable()
     loads = {name: Load(batches.draws[name].number, length) for name, length in batches.lengths.items()}
-    account = Account(flops_per_token(recipe, net, loads), _machine(device))
+    account = Account(flops_per_token(recipe, net, loads), machine(device))
     try:
         Trainer(
             net,
@@ -134,7 +134,7 @@ def _train(
     return net
 
 
-def _machine(device: torch.device) -> Machine:
+def machine(device: torch.device) -> Machine:
     """All that the processes run on, taken to be alike."""
     card = here() if device.type == "cuda" else None
     name, number = device_name(device), processes()

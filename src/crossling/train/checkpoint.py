@@ -11,7 +11,7 @@ import json
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
@@ -54,15 +54,15 @@ class Checkpoints:
         net: nn.Module,
         optimizer: torch.optim.Optimizer,
         state: dict[str, Any],
-        score: float | None = None,
+        scores: Mapping[str, float] | None = None,
     ) -> None:
         """Copies what is to be saved and returns; each process writes its own share in the background.
 
         A save still under way is waited for first, and its error raised. `state` is that of the first process. Of
-        those with a `score`, the one with the highest is kept too.
+        those with a score of one name, the one with the highest is kept too.
         """
         self.wait()
-        told = {"step": step, "score": score, **copy.deepcopy(state)}
+        told = {"step": step, "scores": dict(scores or {}), **copy.deepcopy(state)}
         self._under_way = self._background.submit(self._write, self._copies.of(net, optimizer), told)
 
     def wait(self) -> None:
@@ -88,7 +88,7 @@ class Checkpoints:
             return None
         stored.load(target, net, optimizer, self.group)
         state: dict[str, Any] = json.loads((target / STATE).read_text(encoding="utf-8"))
-        del state["score"]
+        state.pop("scores", None)
         return state
 
     def _write(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
@@ -150,10 +150,9 @@ class Checkpoints:
     def _prune(self, step: int) -> None:
         """Leaves the newest few up to this one and the best. Later ones were passed over as damaged."""
         past = [path for path in all_steps(self.folder) if int(path.name) <= step]
-        scores = {path: score for path in past if (score := _score(path)) is not None}
-        best = [max(scores, key=lambda path: scores[path])] if scores else []
+        kept = {*past[-self.keep :], *best(past).values()}
         for path in all_steps(self.folder):
-            if path not in {*past[-self.keep :], *best}:
+            if path not in kept:
                 # Hidden first: one that is half removed must not be taken for one.
                 shutil.rmtree(path.replace(path.with_name(f".{path.name}.old")), ignore_errors=True)
 
@@ -217,9 +216,19 @@ def _seal(file: Path) -> dict[str, Any]:
     return {"bytes": file.stat().st_size, "xxh3": checksum(file)}
 
 
-def _score(target: Path) -> float | None:
+def best(steps: Sequence[Path]) -> dict[str, Path]:
+    """By the name of each score, the first of the checkpoints with the highest."""
+    scores = {path: _scores(path) for path in steps}
+    names = {name for found in scores.values() for name in found}
+    return {
+        name: max((path for path in steps if name in scores[path]), key=lambda path: scores[path][name])
+        for name in sorted(names)
+    }
+
+
+def _scores(target: Path) -> dict[str, float]:
     try:
-        score = json.loads((target / STATE).read_text(encoding="utf-8"))["score"]
+        scores = json.loads((target / STATE).read_text(encoding="utf-8"))["scores"]
     except (OSError, ValueError, KeyError):
-        return None
-    return score if score is not None and math.isfinite(score) else None
+        return {}
+    return {name: score for name, score in scores.items() if math.isfinite(score)}

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from crossling.distributed import processes
 from crossling.model.attention import fused
@@ -60,9 +61,10 @@ class Engine:
     @property
     def path(self) -> str:
         """Which way the network is computed here."""
-        config = self.net.encoder.config
-        width = config.hidden_size // config.num_attention_heads
-        words = ["fused kernels" if fused(self.device, dtype(self.device), width) else "plain torch"]
+        ours = [module.config for module in self.net.modules() if isinstance(module, CrosslingModel)]
+        widths = {config.hidden_size // config.num_attention_heads for config in ours}
+        kernels = bool(widths) and all(fused(self.device, dtype(self.device), width) for width in widths)
+        words = ["fused kernels" if kernels else "plain torch"]
         words += ["compiled"] if self.compiled else []
         words += [str(dtype(self.device)).removeprefix("torch.")]
         how = "fsdp" if isinstance(self.step, FSDPModule) else "ddp"
@@ -133,8 +135,7 @@ def shard(step: Step, device: torch.device) -> None:
     weights, gradients and optimizer stay in float32."""
     half = torch.bfloat16 if device.type == "cuda" else None
     policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False)
-    for network in (step.net.encoder, *step.net.parts.values()):
-        if isinstance(network, CrosslingModel):
-            for block in network.blocks:
-                fully_shard(block, mp_policy=policy)
+    for block in [*step.modules()]:
+        if isinstance(block, GradientCheckpointingLayer):  # ours, and those of transformers
+            fully_shard(block, mp_policy=policy)
     fully_shard(step, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))

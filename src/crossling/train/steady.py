@@ -30,9 +30,9 @@ class Steady:
         self.lately = torch.zeros((), device=device)  # the share that was skipped
         self.worst = torch.zeros((), device=device)  # it ever was
 
-    def judge(self, norm: Tensor) -> Tensor:
+    def judge(self, norm: Tensor, times: float = TIMES) -> Tensor:
         """1 for a step that is to be left out, 0 for one that is taken."""
-        exploded = (self.taken >= SETTLED) & (norm > TIMES * self.usual)
+        exploded = (self.taken >= SETTLED) & (norm > times * self.usual)
         skip = (exploded | ~norm.isfinite()).float()
         self.taken += 1 - skip
         weight = (1 / self.taken.clamp(min=1)).clamp(min=SLOWEST)

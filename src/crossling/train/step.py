@@ -16,10 +16,11 @@ from torch import Tensor
 
 from crossling.data.batches import Work
 from crossling.data.packing import Batch
-from crossling.objectives.objective import Network, Objective
+from crossling.objectives.objective import Network
+from crossling.train.contract import Learned
 from crossling.train.optimizer import Adam
 from crossling.train.parallel import Engine
-from crossling.train.steady import Steady
+from crossling.train.steady import TIMES, Steady
 from crossling.train.window import Taken
 
 Reduction = Literal["mean", "token_sum"]
@@ -35,6 +36,7 @@ class Schedule:
     probe_every: int = 0  # 0: only before the first step and at the end
     reduction: Reduction = "mean"
     freeze_steps: int = 0  # only what is new learns so long
+    exploded: float = TIMES  # the usual norm of the gradient, so many times: the step is left out
 
 
 class Learner:
@@ -43,7 +45,7 @@ class Learner:
     def __init__(
         self,
         engine: Engine,
-        objectives: Mapping[str, Objective],
+        objectives: Mapping[str, Learned],
         adam: Adam,
         schedule: Schedule,
         first: Sequence[str] = (),  # names of the parameters that learn alone for the first `freeze_steps`
@@ -65,7 +67,7 @@ class Learner:
                 totals[term] = totals[term] + value.double() if term in totals else value.double()
         self._freeze(number)
         norm = self.engine.clip(self.adam.clip)
-        skipped = self.steady.judge(norm)
+        skipped = self.steady.judge(norm, self.schedule.exploded)
         self._update(number, skipped)
         for objective in self.objectives.values():
             objective.after_step(net)
@@ -97,7 +99,7 @@ class Learner:
             self.steady.forget()
 
 
-def _loss(objective: Objective, batch: Batch, net: Network) -> dict[str, Tensor]:
+def _loss(objective: Learned, batch: Batch, net: Network) -> dict[str, Tensor]:
     return objective.loss(net, batch)
 
 

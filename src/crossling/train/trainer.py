@@ -13,15 +13,16 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from crossling.data.batches import Batches, Work
+from crossling.data.batches import Work
 from crossling.data.packing import Batch
 from crossling.distributed import speaks, summed
 from crossling.errors import Interrupted
-from crossling.objectives.objective import Network, Objective
+from crossling.objectives.objective import Network
 from crossling.progress import Progress
 from crossling.train.account import Account
 from crossling.train.checkpoint import Checkpoints, all_steps
 from crossling.train.collapse import Collapse, most_frequent
+from crossling.train.contract import Feed, Learned
 from crossling.train.guard import Guard
 from crossling.train.optimizer import Adam
 from crossling.train.pace import Kind, Pace
@@ -33,7 +34,7 @@ from crossling.train.window import Window
 
 Probe = Callable[[Network], dict[str, float]]  # a measurement of the network in training, handed in from outside
 
-SCORE = "probe/retrieval"  # by which the best checkpoint is known, where it is measured: then one is saved
+SCORES = ("probe/retrieval",)  # by each the best checkpoint is kept; where one is measured, a state is saved
 LOOK_EVERY = 100  # steps, whatever else is due: so late a run is ended that leaves out every step
 
 
@@ -43,8 +44,8 @@ class Trainer:
     def __init__(
         self,
         net: Network,
-        objectives: Mapping[str, Objective],
-        batches: Batches,
+        objectives: Mapping[str, Learned],
+        feed: Feed,
         adam: Adam,
         schedule: Schedule,
         run: Run,
@@ -55,8 +56,9 @@ class Trainer:
         guard: Guard | None = None,  # of a discriminator that goes on
         first: Sequence[str] = (),  # parameters that learn alone for the first `freeze_steps`
         parallel: Parallel = "auto",
+        scores: Sequence[str] = SCORES,
     ) -> None:
-        self.net, self.objectives, self.batches = net.to(device), objectives, batches
+        self.net, self.objectives, self.feed, self.scores = net.to(device), objectives, feed, scores
         self.schedule, self.run, self.device, self.account = schedule, run, device, account
         self.workers, self.probe, self.guard = workers, probe, guard
         self.checkpoints = Checkpoints(run.checkpoints)
@@ -101,14 +103,15 @@ class Trainer:
                 last = self.step == schedule.steps
                 if self.step % LOOK_EVERY == 0:
                     self._look()
-                score = None
+                scores: dict[str, float] = {}
                 if self.step % schedule.log_every == 0 or last or self._probe_is_due():
                     row = self._log(window)
-                    window, note, score = Window(), self._shown(row), row.get(SCORE)
+                    window, note = Window(), self._shown(row)
+                    scores = {name: row[name] for name in self.scores if name in row}
                 progress.update(self.step, note, self.pace.left(self.step))
-                due = due or self.step % schedule.checkpoint_every == 0 or score is not None
+                due = due or self.step % schedule.checkpoint_every == 0 or bool(scores)
                 if (due and not self._in_doubt()) or last or told.stop:
-                    self._save(window, score)
+                    self._save(window, scores)
                     due = False  # else as soon as there is no doubt
                 if told.stop and not last:
                     self.checkpoints.wait()
@@ -129,12 +132,12 @@ class Trainer:
 
     def _more(self, name: str) -> Iterator[Iterator[Batch]]:
         """Of an objective: what would come after the last step."""
-        return (self.batches.of(name, step) for step in itertools.count(self.schedule.steps))
+        return (self.feed.of(name, step) for step in itertools.count(self.schedule.steps))
 
     def _work(self) -> Iterator[tuple[Work, float]]:
         """That of each step, and for how many seconds it was waited for."""
-        loader = DataLoader(
-            self.batches,
+        loader: DataLoader[Work] = DataLoader(
+            self.feed,  # type: ignore[arg-type]  # a Dataset by what it does
             sampler=range(self.step, self.schedule.steps),
             batch_size=None,
             num_workers=self.workers,
@@ -213,7 +216,7 @@ class Trainer:
         if speaks():
             self.run.log(row)
 
-    def _save(self, window: Window, score: float | None) -> None:
+    def _save(self, window: Window, scores: Mapping[str, float]) -> None:
         self._look()
         self._add_time()
         state = {
@@ -225,7 +228,7 @@ class Trainer:
             "pace": self.pace.dump(),
         }
         with self.pace.on("save"):
-            self.checkpoints.save(self.step, self.net, self.learner.optimizer, state, score)
+            self.checkpoints.save(self.step, self.net, self.learner.optimizer, state, scores)
 
     def _resume(self) -> Window:
         window = Window()

@@ -1,0 +1,59 @@
+"""What a training-free task yields for one set of examples: score rows, and what every example adds to them.
+
+Statistics of examples add up, and a value is a function of their sums: scores, confidence intervals and paired tests
+come from the same numbers.
+"""
+# S statistics
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from crossling.corpora.languages import canonical
+from crossling.errors import BadInput, nearest
+from crossling.evaluate.predictions import Predicted
+from crossling.evaluate.scores import Row
+from crossling.metrics.values import f1, share
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Measured:
+    rows: list[Row]
+    task: str
+    split: str
+    language: str
+    variant: str | None  # direction, method, pooling: what tells this set from others of its language
+    examples: Iterable[Predicted]  # prediction and statistics by layer, nothing where one was not measured
+
+
+# From the sums [..., S] of the statistics to percent [...].
+VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "accuracy": share,  # right, asked
+    "aer": lambda sums: share(np.stack([sums[..., 1] - sums[..., 0], sums[..., 1]], axis=-1)),  # hits, all links
+    "precision": lambda sums: share(sums[..., [0, 1]]),  # right, found, to be found
+    "recall": lambda sums: share(sums[..., [0, 2]]),
+    "f1": f1,
+}
+
+
+def pair_name(first: str, second: str) -> str:
+    """Of a row: as the papers do with English the other language alone, else the codes of both."""
+    others = [language for language in (first, second) if language != "en"]
+    return others[0] if len(others) == 1 else f"{first}-{second}"
+
+
+def choose(sets: Sequence[T], name: Callable[[T], str], languages: Sequence[str] | None, where: object) -> list[T]:
+    """Those sets whose name, such as `de-en`, is one of the languages or has one of them as a side."""
+    if languages is None:
+        return list(sets)
+    there = {part for each in sets for part in (name(each), *name(each).split("-"))}
+    asked = {"-".join(canonical(code) for code in language.split("-")) for language in languages}
+    for language in sorted(asked - there):
+        raise BadInput(f"{where}: no files of language {language!r}{nearest(language, there)}")
+    return [each for each in sets if asked & {name(each), *name(each).split("-")}]

@@ -1,0 +1,157 @@
+"""Scores of fine-tuned models: every seed of a TUNED folder on every language of its task."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from crossling.benchmarks.dataset import DataSet
+from crossling.benchmarks.examples import Example
+from crossling.benchmarks.sets import find
+from crossling.distributed import speaks
+from crossling.errors import BadInput
+from crossling.evaluate import predictions, scores
+from crossling.evaluate.predictions import Predicted
+from crossling.evaluate.scores import Row, Score
+from crossling.metrics import METRICS
+from crossling.metrics.bootstrap import interval
+from crossling.progress import Progress
+from crossling.transfer.family import Prediction
+from crossling.transfer.tuned import LANGUAGES, Facts, Tuned, facts, is_tuned, seeds
+
+
+def evaluate_tuned(
+    folder: Path | str,
+    data: Path | str,
+    out: Path | str | None = None,
+    task: str | None = None,
+    recompute: bool = False,
+) -> list[Row]:
+    """Rows of every seed; with `out` they are added to `out`/scores.jsonl. Predictions are stored with each seed;
+    `recompute` scores the stored ones anew. `task` may be another data set of the same labels than it was made for."""
+    folder, data = Path(folder), Path(data)
+    check_tuned(folder, [task or "this task"], data)
+    if out is not None:
+        scores.check_place(Path(out))
+    rows = [row for seed in seeds(folder) for row in score_seed(seed, data, task, recompute)]
+    if out is not None:
+        scores.add(Path(out) / "scores.jsonl", rows)
+    return rows
+
+
+def check_tuned(model: Path | str, tasks: Sequence[str], data: Path) -> None:
+    """Refuses a model that was not fine-tuned for tasks that need it."""
+    if tasks and not is_tuned(Path(model)):
+        raise BadInput(
+            f"{model}: {tasks[0]} takes a fine-tuned model; make one, scored at once, with"
+            f" crossling finetune {model} --task {tasks[0]} --data {data} -o TUNED"
+        )
+
+
+def score_seed(folder: Path, data: Path, task: str | None = None, recompute: bool = False) -> list[Row]:
+    """Rows of one model, in every language there is something to score it on."""
+    known = facts(folder)
+    data_set = _fitting(known, find(task or known.task))
+    languages = data_set.tested(data) if data.is_dir() else []
+    if not languages:
+        raise BadInput(f"{data}: nothing of {data_set.name} to score here; give the folder with the benchmarks in it")
+    rows, place, tuned = [], None, None
+    with Progress(f"score {data_set.name} {folder.name}", len(languages), shown=speaks()) as progress:
+        for done, language in enumerate(languages, start=1):
+            split, examples = data_set.test(data, language)
+            if recompute:
+                found = _stored(folder, data_set.name, split, language, examples)
+                if found is None:
+                    continue
+            else:
+                if tuned is None or place != _place(folder, language):
+                    place, tuned = _place(folder, language), Tuned.load(folder, language)
+                found = tuned.predict(examples)
+            rows += score(folder, known, data_set, split, language, examples, found)
+            progress.update(done, language)
+    if not rows:
+        raise BadInput(f"{folder}: no stored predictions of {data_set.name}; leave --recompute out once")
+    return rows
+
+
+def score(
+    folder: Path,
+    known: Facts,
+    data_set: DataSet,
+    split: str,
+    language: str,
+    examples: Sequence[Example],
+    predicted: Sequence[Prediction],
+) -> list[Row]:
+    """Rows of one language; what was predicted is stored with the model."""
+    gold = data_set.golds(examples, split, language)
+    metrics = [METRICS[name] for name in data_set.metrics]
+    statistics = {metric.label: metric.each(gold, predicted, language) for metric in metrics}
+    predictions.write(
+        folder,
+        data_set.name,
+        split,
+        language,
+        (
+            Predicted(
+                example.id,
+                list(said) if isinstance(said, tuple) else said,
+                {label: predictions.plain(statistics_NS[row]) for label, statistics_NS in statistics.items()},
+            )
+            for row, (example, said) in enumerate(zip(examples, predicted, strict=True))
+        ),
+    )
+    rows = []
+    for metric in metrics:
+        statistics_NS = statistics[metric.label]
+        low, high = interval(metric.value, statistics_NS)
+        context, _, questions = language.partition("-") if data_set.family == "answering" else (language, "", "")
+        row = Score(
+            model=known.model,
+            task=data_set.name,
+            protocol=metric.protocol,
+            metric=metric.name,
+            language=language,
+            examples=len(examples),
+            value=float(metric.value(statistics_NS.sum(axis=0))),
+            setting=known.setting,
+            seed=known.seed,
+            split=split,
+            trained_on=known.trained_on,
+            selection=known.selection,
+            questions=questions if questions and questions != context else None,
+            low=low,
+            high=high,
+        )
+        rows.append(row.row())
+    return rows
+
+
+def _place(folder: Path, language: str) -> Path:
+    own = folder / LANGUAGES / language
+    return own if own.is_dir() else folder
+
+
+def _fitting(known: Facts, data_set: DataSet) -> DataSet:
+    """A data set that the model has the right head for."""
+    form = known.form
+    family = form.kind if form.kind in ("tagging", "answering") else "classification"
+    if data_set.family != family or (form.labels and not {*data_set.labels} <= {*form.labels}):
+        raise BadInput(
+            f"this model was fine-tuned for {known.task}, and {data_set.name} has other labels; fine-tune one for it:"
+            f" crossling finetune {known.model} --task {data_set.name} --data DATA -o TUNED"
+        )
+    return data_set
+
+
+def _stored(folder: Path, task: str, split: str, language: str, examples: Sequence[Example]) -> list[Prediction] | None:
+    """What was predicted earlier, in the order of the examples; none where nothing was."""
+    path = folder / predictions.FOLDER / task / f"{split}-{language}.jsonl"
+    if not path.is_file():
+        warnings.warn(f"{folder}: no stored predictions of {task} in {language!r} ({split}); left out", stacklevel=3)
+        return None
+    rows = predictions.read(path)
+    if [row.id for row in rows] != [example.id for example in examples]:
+        raise BadInput(f"{path}: these predictions are of other examples than {task} has; leave --recompute out")
+    return [tuple(row.prediction) if isinstance(row.prediction, list) else row.prediction for row in rows]

@@ -1,0 +1,108 @@
+"""evaluate, align, embed and mine as a person types them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crossling import cli
+from crossling.evaluate.encode import Encoder
+from crossling.load import load
+
+Write = Callable[[Path, str], Path]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def crossling(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, encoder: Encoder
+) -> Run:
+    """In a folder with a model called `model`."""
+    monkeypatch.chdir(tmp_path)
+    encoder.model.save_pretrained("model")
+    encoder.tokenizer.save_pretrained("model")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["crossling", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_embed_then_mine(crossling: Run, tmp_path: Path, write: Write) -> None:
+    lines = ["the white house", "zebra quilt", "a b c d"]
+    write(tmp_path / "a.txt", "\n".join(lines))
+    write(tmp_path / "b.txt", "\n".join(["quilt\tzebra", "house white the", "d c b a"]))
+    status, out, _ = crossling("embed", "a.txt", "-o", "a.npy", "--model", "model", "--layer", "1", "--json")
+    assert (status, json.loads(out)) == (0, {"out": "a.npy", "sentences": 3, "width": 16})
+    np.testing.assert_allclose(np.load("a.npy"), load("model").embed(lines, 1), atol=1e-5)
+    assert crossling("embed", "b.txt", "-o", "b.npy", "--model", "model", "--layer", "1")[1] == "b.npy\n"
+    status, out, _ = crossling("mine", "a.txt", "b.txt", "--model", "model", "--layer", "1")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert status == 0
+    assert {len(row) for row in rows} == {3}
+    assert len({row[1] for row in rows} & {*lines}) == len(rows) > 0
+    assert sorted((float(row[0]) for row in rows), reverse=True) == [float(row[0]) for row in rows]
+    assert crossling("mine", "a.txt", "b.txt", "--vectors", "a.npy", "--vectors", "b.npy")[1] == out
+    [first, *_] = crossling("mine", "a.txt", "b.txt", "--model", "model", "--layer", "1", "--json")[1].splitlines()
+    found = json.loads(first)
+    assert found.keys() == {"score", "source", "target"}
+    assert (found["source"], found["target"].replace("\t", " ")) == (rows[0][1], rows[0][2])
+    highest = str(found["score"])
+    assert crossling("mine", "a.txt", "b.txt", "--model", "model", "--layer", "1", "--threshold", highest)[1] == ""
+
+
+def test_align(crossling: Run, tmp_path: Path, write: Write) -> None:
+    write(tmp_path / "pairs", "the white house ||| house the zebra x\n")
+    encoder = load("model")
+    for method in ("ot", "argmax", "itermax"):
+        links = encoder.align("the white house", "house the zebra x", 0, method)
+        given = ("align", "pairs", "--model", "model", "--layer", "0", "--method", method)
+        assert crossling(*given)[1] == " ".join(f"{i}-{j}" for i, j in links) + "\n"
+        assert json.loads(crossling(*given, "--json")[1]) == [list(link) for link in links]
+
+
+def test_evaluate(crossling: Run, tmp_path: Path, write: Write) -> None:
+    for code in ("swh", "deu"):
+        write(tmp_path / f"data/tatoeba/v1/tatoeba.{code}-eng.{code}", "a b\nc\n")
+        write(tmp_path / f"data/tatoeba/v1/tatoeba.{code}-eng.eng", "d\ne f\n")
+    given = ("evaluate", "model", "--task", "tatoeba", "--data", "data")
+    _, out, _ = crossling(*given, "--languages", "sw", "--pooling", "cls", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert {(row["language"], row["pooling"]) for row in rows} == {("sw", "cls")}
+    assert "accuracy (xtreme)" in " ".join(crossling(*given)[1].split())
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("align pairs", "--model: no model is named; give a run, an exported folder, or a Hugging Face encoder"),
+        ("embed a.txt -o a.npy", "--model: no model is named"),
+        ("mine a.txt a.txt", "--model: no model is named"),
+        ("mine a.txt a.txt --vectors a.npy", "--vectors: expected it twice"),
+        ("embed a.txt -o a.npy --model model --layer 4", "model: layer 4 does not exist; give one from 0"),
+        ("embed empty.txt -o a.npy --model model", "empty.txt: line 2 is empty, expected a sentence"),
+        ("mine a.txt empty.txt --model model", "empty.txt: line 2 is empty, expected a sentence"),
+        ("align pairs --model model --method itermx", "did you mean 'itermax'?"),
+        ("evaluate model --task bucc2018 --data . --layers 1,x", "--layers 1,x: expected numbers with commas"),
+        ("evaluate model --task tatoeba --data . --languages sw", "tatoeba/v1: no such folder"),
+    ],
+)
+def test_bad_input_is_one_sentence(crossling: Run, tmp_path: Path, write: Write, given: str, sentence: str) -> None:
+    write(tmp_path / "a.txt", "a b\nc\n")
+    write(tmp_path / "empty.txt", "a b\n\nc\n")
+    write(tmp_path / "pairs", "a ||| b\n")
+    status, out, err = crossling(*given.split())
+    assert (status, out) == (2, "")
+    [line] = err.splitlines()
+    assert line.startswith("crossling: ")
+    assert sentence in line
+    assert not list(tmp_path.rglob("*.npy*"))

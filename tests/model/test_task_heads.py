@@ -1,0 +1,105 @@
+"""Heads of fine-tuned models: what they compute, and that transformers finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+
+from crossling.model import tasks
+from crossling.model.config import CrosslingConfig
+
+CLASSES = {
+    AutoModelForSequenceClassification: tasks.CrosslingForSequenceClassification,
+    AutoModelForTokenClassification: tasks.CrosslingForTokenClassification,
+    AutoModelForQuestionAnswering: tasks.CrosslingForQuestionAnswering,
+    AutoModelForMultipleChoice: tasks.CrosslingForMultipleChoice,
+}
+IDS = torch.tensor([[0, 5, 6, 7, 2], [0, 8, 2, 1, 1]])
+SEEN = (IDS != 1).long()
+
+
+def config(labels: int = 3) -> CrosslingConfig:
+    return CrosslingConfig(
+        vocab_size=20,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        num_labels=labels,
+        initializer_range=0.5,
+    )
+
+
+def log_softmax(scores: Tensor) -> Tensor:
+    return scores - scores.exp().sum().log()
+
+
+@pytest.mark.parametrize("auto", CLASSES, ids=lambda auto: auto.__name__)
+def test_a_folder_opens_as_the_same_model(auto: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = auto.from_config(config()).eval()
+    assert type(model) is CLASSES[auto]
+    model.save_pretrained(tmp_path)
+    again = auto.from_pretrained(tmp_path).eval()
+    ids = IDS[:, None] if auto is AutoModelForMultipleChoice else IDS
+    with torch.no_grad():
+        ours, theirs = model(ids).to_tuple(), again(ids).to_tuple()
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)  # tensors elsewhere in memory may round otherwise
+    assert isinstance(model(ids, return_dict=False), tuple)
+
+
+def test_a_sequence_is_told_by_its_first_token_through_dense_tanh_and_linear() -> None:
+    model = tasks.CrosslingForSequenceClassification(config()).eval()
+    with torch.no_grad():
+        hidden = model.encoder(IDS, attention_mask=SEEN).last_hidden_state[:, 0]
+        head = model.classifier
+        expected = torch.tanh(hidden @ head.dense.weight.T + head.dense.bias) @ head.out.weight.T + head.out.bias
+        torch.testing.assert_close(model(IDS, attention_mask=SEEN).logits, expected)
+    model.train()
+    torch.manual_seed(0)
+    dropped = [model.classifier(torch.ones(1, 1, 16)) for _ in range(2)]
+    assert not torch.equal(*dropped)  # there is dropout in the head
+
+
+def test_losses_are_means_over_what_is_labelled() -> None:
+    with torch.no_grad():
+        classes = tasks.CrosslingForSequenceClassification(config()).eval()(IDS, labels=torch.tensor([2, 0]))
+        slow = -(log_softmax(classes.logits[0])[2] + log_softmax(classes.logits[1])[0]) / 2
+        torch.testing.assert_close(classes.loss, slow)
+
+        number = tasks.CrosslingForSequenceClassification(config(1)).eval()(IDS, labels=torch.tensor([0.5, 2.0]))
+        errors = number.logits[:, 0] - torch.tensor([0.5, 2.0])
+        torch.testing.assert_close(number.loss, (errors[0] ** 2 + errors[1] ** 2) / 2)
+
+        labels = torch.tensor([[-100, 1, -100, 2, -100], [-100, 0, -100, -100, -100]])
+        tags = tasks.CrosslingForTokenClassification(config()).eval()(IDS, labels=labels)
+        places = [(0, 1), (0, 3), (1, 1)]
+        slow = -sum(log_softmax(tags.logits[place])[labels[place]] for place in places) / 3
+        torch.testing.assert_close(tags.loss, slow)
+
+        answer = tasks.CrosslingForQuestionAnswering(config()).eval()(
+            IDS, start_positions=torch.tensor([1, 0]), end_positions=torch.tensor([3, 0])
+        )
+        ends = (answer.start_logits, (1, 0)), (answer.end_logits, (3, 0))
+        slow = -sum(log_softmax(scores[row])[place[row]] for scores, place in ends for row in (0, 1)) / 4
+        torch.testing.assert_close(answer.loss, slow)
+
+
+def test_each_choice_is_read_by_itself() -> None:
+    model = tasks.CrosslingForMultipleChoice(config()).eval()
+    with torch.no_grad():
+        both = model(IDS[None], attention_mask=SEEN[None], labels=torch.tensor([1]))
+        alone = [model(IDS[None, [row]], attention_mask=SEEN[None, [row]]).logits for row in (0, 1)]
+    torch.testing.assert_close(both.logits, torch.cat(alone, 1))
+    torch.testing.assert_close(both.loss, -log_softmax(both.logits[0])[1])
