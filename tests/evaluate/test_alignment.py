@@ -10,6 +10,7 @@ from crossling.errors import BadInput
 from crossling.evaluate.alignment import align, counts, read_gold, read_pairs, word_alignment
 from crossling.evaluate.encode import Encoder
 from crossling.evaluate.measured import VALUES
+from crossling.metrics.bootstrap import interval
 
 Write = Callable[[Path, str], Path]
 Links = set[tuple[int, int]]
@@ -68,7 +69,9 @@ def test_rows(tmp_path: Path, write: Write, encoder: Encoder) -> None:
     gold = read_gold(tmp_path)[0].pairs[:3]
     for layer, row in enumerate(rows):
         links = [encoder.align(*line.split(" ||| "), layer=layer) for line in text]
-        value = error_rate((set(found), pair.sure, pair.possible) for found, pair in zip(links, gold, strict=True))
+        pairs = [(set(found), pair.sure, pair.possible) for found, pair in zip(links, gold, strict=True)]
+        low, high = interval(VALUES["aer"], np.array([counts(*pair) for pair in pairs]))
+        assert low < high
         assert row == {
             "model": "runs/tiny",
             "task": "word-alignment",
@@ -79,7 +82,9 @@ def test_rows(tmp_path: Path, write: Write, encoder: Encoder) -> None:
             "setting": "training-free",
             "split": "test",
             "examples": 3,
-            "value": pytest.approx(value),
+            "value": pytest.approx(error_rate(pairs)),
+            "low": pytest.approx(low),
+            "high": pytest.approx(high),
         }
     assert len(rows) == 4
     assert (measured.task, measured.split, measured.language, measured.variant) == (

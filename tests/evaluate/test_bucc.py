@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crossling.errors import BadInput
 from crossling.evaluate.bucc import best_threshold, bucc, candidates, read_bucc, xtreme_layer
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import VALUES
+from crossling.evaluate.measured import VALUES, numbers
 
 Write = Callable[[Path, str], Path]
 
@@ -85,14 +85,42 @@ def test_scores(tmp_path: Path, write: Write, encoder: Encoder) -> None:
         assert rows["recall"]["value"] == pytest.approx(100 * len(taken & gold) / 10)
         assert rows["f1"]["value"] == pytest.approx(200 * len(taken & gold) / (10 + len(taken)))
         assert (rows["f1"]["layer"], rows["f1"]["pooling"], rows["f1"]["examples"]) == (1, "cls", 10)
-        assert {row["layer"] for row in measured.rows if row["protocol"] == "xtreme"} == {2}
         examples = list(measured.examples)
         assert [each.id for each in examples] == [f"zh-{row}" for row in range(17)]
         sums = np.sum([each.statistics["margin/f1"][1] for each in examples], axis=0)
         assert VALUES["f1"](sums) == pytest.approx(rows["f1"]["value"])
+        told = np.array([each.statistics["margin/f1"][1] for each in examples])
+        told = told[told.any(axis=1)]
+        [expected] = numbers("f1", told[:, None])
+        value, low, high = (rows["f1"][name] for name in ("value", "low", "high"))
+        assert value == expected[0]
+        assert (low, high) == pytest.approx(expected[1:], abs=5)  # the same sentences in another order
+        assert low < value <= high
         assert {(each.id, each.prediction[1]) for each in examples if each.prediction[1]} == taken
         assert examples[0].prediction[3] is None
         assert examples[0].statistics["margin/f1"][3] is None
+
+
+def test_xtreme_is_the_mean_alone(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    """Its program takes the mean whatever its script asks for."""
+    write_split(write, tmp_path, "dev", 0)
+    write_split(write, tmp_path, "test", 10)
+    for measured in bucc(encoder, tmp_path, [1]):
+        assert {(row["protocol"], row["layer"]) for row in measured.rows} == {("margin", 1), ("xtreme", 2)}
+        assert {row["pooling"] for row in measured.rows} == {"mean"}
+    for measured in bucc(encoder, tmp_path, [1, 2], pooling="cls"):
+        assert {(row["protocol"], row["layer"]) for row in measured.rows} == {("margin", 1), ("margin", 2)}
+        assert {label.split("/")[0] for each in measured.examples for label in each.statistics} == {"margin"}
+
+
+def test_sentences_in_no_pair_do_not_change_an_interval() -> None:
+    rng = np.random.default_rng(0)
+    found, wanted = (rng.random((2, 400)) < 0.7).astype(int)
+    told_N3 = np.stack([found * wanted, found, wanted], axis=1)
+    silent_N3 = np.zeros((4000, 3), dtype=int)
+    [few], [many] = (numbers("f1", each_N3[:, None]) for each_N3 in (told_N3, np.concatenate([told_N3, silent_N3])))
+    assert few == pytest.approx(many, abs=0.5)
+    assert few[2] - few[1] > 4
 
 
 def test_dev_alone_is_said(tmp_path: Path, write: Write, encoder: Encoder) -> None:

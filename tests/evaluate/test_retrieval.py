@@ -17,6 +17,7 @@ from crossling.evaluate.encode import Encoder
 from crossling.evaluate.measured import VALUES, Measured
 from crossling.evaluate.retrieval import accuracy, nearest_both, read_tatoeba, tatoeba, xtreme_layer
 from crossling.evaluate.scores import Row
+from crossling.metrics.bootstrap import interval
 
 Write = Callable[[Path, str], Path]
 
@@ -90,8 +91,7 @@ def test_scores_are_brute_force(tmp_path: Path, write: Write, encoder: Encoder) 
         ("sw", "en-xx"),
         ("sw", "xx-en"),
     }
-    value = rows[0].pop("value")
-    assert isinstance(value, float)
+    assert all(isinstance(rows[0].pop(name), float) for name in ("value", "low", "high"))
     assert rows[0] == {
         "model": "runs/tiny",
         "task": "tatoeba",
@@ -166,6 +166,18 @@ def test_scores_are_the_sums_of_what_examples_add(tmp_path: Path, write: Write, 
     for each in found:
         sums = np.sum([example.statistics["sweep/accuracy"] for example in each.examples], axis=0)
         np.testing.assert_allclose(VALUES["accuracy"](sums), [row["value"] for row in each.rows])
+
+
+def test_intervals_are_those_of_the_examples(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    write_pair(write, tmp_path, "swh-eng", sentences(5, 40), [*sentences(5, 40)[:20], *sentences(6, 40)[20:]])
+    for each in tatoeba(encoder, tmp_path):
+        examples = list(each.examples)
+        assert {row["protocol"] for row in each.rows} == ({"sweep", "xtreme"} if each.variant == "en-xx" else {"sweep"})
+        for row in each.rows:
+            label = f"{row['protocol']}/accuracy"
+            outcomes = np.array([example.statistics[label][row["layer"]] for example in examples])
+            assert (row["low"], row["high"]) == pytest.approx(interval(VALUES["accuracy"], outcomes))
+            assert row["low"] < row["value"] < row["high"]
 
 
 def test_vectors_of_as_many_pairs_as_fit(

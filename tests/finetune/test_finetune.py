@@ -367,3 +367,15 @@ def test_evaluate_takes_tuned_models_and_says_how_to_make_one(model: Path, data:
     shutil.rmtree(tmp_path / "tuned" / "seed-0" / "predictions")
     with pytest.raises(BadInput, match="no stored predictions of xnli"):
         evaluate_tuned(tmp_path / "tuned", data, recompute=True)
+
+
+def test_qnli_without_its_training_part_is_trained_on_rte(model: Path, tmp_path: Path) -> None:
+    glue = tmp_path / "data" / "glue"
+    for folder, split, texts in (("RTE", "train", "sentence1\tsentence2"), ("QNLI", "dev", "question\tsentence")):
+        (glue / folder).mkdir(parents=True)
+        rows = [
+            f"{row}\twhat\tthe {('red', 'blue')[row % 2]} dog\t{('', 'not_')[row % 2]}entailment" for row in range(8)
+        ]
+        (glue / folder / f"{split}.tsv").write_text("\n".join([f"index\t{texts}\tlabel", *rows, ""]))
+    rows = finetune(model, "qnli", tmp_path / "data", tmp_path / "tuned", steps=2, **QUICK)
+    assert {(row["task"], row["trained_on"], row["split"]) for row in rows} == {("qnli", "rte", "dev")}

@@ -95,3 +95,31 @@ def test_an_answer_matches_itself(text: str, language: str) -> None:
         assert score(name, (text,), text, language) == 100
     if mlqa_words(text, language):
         assert score("mlqa-f1", (text,), text, language) == pytest.approx(100)
+
+
+# The articles that the public scorer of MLQA leaves out, by language; Hindi and Chinese have none.
+ARTICLES = {
+    "en": "a an the",
+    "es": "un una unos unas el la los las",
+    "vi": "của là cái chiếc những",
+    "de": "ein eine einen einem eines einer der die das den dem des",
+    "ar": "ال",
+    "hi": "",
+    "zh": "",
+}
+
+
+@pytest.mark.parametrize("language", ARTICLES)
+def test_mlqa_leaves_out_the_articles_of_the_language_and_no_other_word(language: str) -> None:
+    listed = {article for own in ARTICLES.values() for article in own.split()}
+    gone = {article for article in listed if mlqa_words(f"x {article} y", language) == ["x", "y"]}
+    assert gone == set(ARTICLES[language].split())
+    assert mlqa_words("xa uns elx einemx dero cáix thes", language) == [
+        "xa",
+        "uns",
+        "elx",
+        "einemx",
+        "dero",
+        "cáix",
+        "thes",
+    ]

@@ -105,3 +105,15 @@ def test_translations_of_one_test_set_are_drawn_together() -> None:
     assert (twice.value, twice.low, twice.high, twice.p) == pytest.approx((alone.value, alone.low, alone.high, alone.p))
     apart = paired(share, [first, first], [second, second])
     assert apart.high - apart.low < alone.high - alone.low
+
+
+def test_p_counts_differences_to_either_side() -> None:
+    """Of ten examples on which they differ the second is right on eight: the sign test says 2 * 56 / 1024."""
+    first = answers(np.array([0] * 8 + [1] * 2 + [1] * 5))
+    second = answers(np.array([1] * 8 + [0] * 2 + [1] * 5))
+    better, worse = (
+        paired(share, [one], [other], resamples=20_000) for one, other in ((first, second), (second, first))
+    )
+    assert better.value == -worse.value == pytest.approx(40)
+    assert better.p == pytest.approx(112 / 1024, abs=0.01)
+    assert worse.p == pytest.approx(112 / 1024, abs=0.01)

@@ -103,3 +103,28 @@ def test_each_choice_is_read_by_itself() -> None:
         alone = [model(IDS[None, [row]], attention_mask=SEEN[None, [row]]).logits for row in (0, 1)]
     torch.testing.assert_close(both.logits, torch.cat(alone, 1))
     torch.testing.assert_close(both.loss, -log_softmax(both.logits[0])[1])
+
+
+@pytest.mark.parametrize(
+    ("task", "maps"),
+    [
+        (tasks.CrosslingForSequenceClassification, ("classifier.dense", "classifier.out")),
+        (tasks.CrosslingForMultipleChoice, ("classifier.dense", "classifier.out")),
+        (tasks.CrosslingForTokenClassification, ("classifier",)),
+    ],
+)
+def test_while_training_what_each_map_of_a_head_reads_is_dropped_in_part(task: Any, maps: tuple[str, ...]) -> None:
+    shape = config()
+    shape.dropout = 0.5
+    torch.manual_seed(0)
+    model = task(shape)
+    read: list[Tensor] = []
+    for name in maps:
+        model.get_submodule(name).register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    ids = IDS.repeat(20, 1)
+    for training in (True, False):
+        read.clear()
+        model.train(training)(ids[None] if task is tasks.CrosslingForMultipleChoice else ids)
+        dropped = [float((values == 0).float().mean()) for values in read]
+        assert len(dropped) == len(maps)
+        assert all(0.4 < share < 0.6 if training else share == 0 for share in dropped), dropped

@@ -98,7 +98,7 @@ class DataSet:
         """What the set is scored on: its test part, else its dev part, else (in a language that is not the one trained
         on) its training part, whichever is the first with labels. Says which."""
         found = None
-        for split in self._scored(language):
+        for split in self._scored(data, language):
             examples = self._read(self.layouts, data, split, language)
             if examples and labelled(examples):
                 return split, examples
@@ -112,18 +112,23 @@ class DataSet:
         found, unlabelled = [], []
         codes = {code for split in ("train", "dev", "test") for code in self.languages(data, split)}
         for code in sorted(codes):
-            parts = (self._read(self.layouts, data, split, code) for split in self._scored(code))
+            parts = (self._read(self.layouts, data, split, code) for split in self._scored(data, code))
             files = filter(None, parts)  # read one at a time, as far as needed
             if any(labelled(part) for part in files):
                 found.append(code)
-            elif any(code in self.languages(data, split) for split in self._scored(code)):
+            elif any(code in self.languages(data, split) for split in self._scored(data, code)):
                 unlabelled.append(code)
         if unlabelled:
             warnings.warn(f"{self.name}: no labels in {', '.join(unlabelled)}; not scored", stacklevel=2)
         return found
 
-    def _scored(self, language: str) -> tuple[Split, ...]:
-        return ("test", "dev") if language == PIVOT else ("test", "dev", "train")
+    def _scored(self, data: Path, language: str) -> tuple[Split, ...]:
+        """Never what a model is trained on."""
+        try:
+            _, pivot = self.source(data)
+        except BadInput:
+            pivot = PIVOT
+        return ("test", "dev") if language in (PIVOT, pivot) else ("test", "dev", "train")
 
     def training(self, data: Path, language: str | None = None) -> tuple[str, list[Example]]:
         """The set and examples to train on; of the language that `source` names, if none is given."""

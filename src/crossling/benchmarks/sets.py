@@ -178,9 +178,10 @@ def _glue(
     labels: tuple[str, ...],
     metrics: tuple[str, ...] = ("glue-accuracy",),
     more: tuple[Layout, ...] = (),
+    train: tuple[str, ...] = (),
 ) -> DataSet:
     layouts = (*more, Layout(f"glue/{folder}/{{split}}.tsv", read))
-    return DataSet(name, "classification", layouts, metrics, grids.CLASSIFY, labels=labels)
+    return DataSet(name, "classification", layouts, metrics, grids.CLASSIFY, labels=labels, train=train)
 
 
 _SENTENCES = ("sentence1", "sentence2")
@@ -204,7 +205,13 @@ _GLUE = [
         ("glue-accuracy", "glue-f1"),
     ),
     _glue("stsb", "STS-B", Table(_SENTENCES, "score", id="index", number=True), (), ("spearman", "pearson")),
-    _glue("qnli", "QNLI", Table(("question", "sentence"), "label", id="index"), ENTAILMENT),
+    _glue(
+        "qnli",
+        "QNLI",
+        Table(("question", "sentence"), "label", id="index"),
+        ENTAILMENT,
+        train=("qnli", "rte"),  # RTE is another task, with the same labels
+    ),
     _glue("rte", "RTE", Table(_SENTENCES, "label", id="index"), ENTAILMENT),
     _glue("wnli", "WNLI", Table(_SENTENCES, "label", id="index"), YES_NO),
     DataSet(

@@ -61,12 +61,14 @@ def evaluate(
 
     Example: crossling evaluate run --task tatoeba,word-alignment --data babel/data -o run
     """
+    from crossling.benchmarks.sets import SETS
     from crossling.evaluate.evaluate import evaluate
     from crossling.load import load
 
+    tasks = task.split(",")
     rows = evaluate(
-        load(model),
-        task.split(","),
+        model if all(each in SETS for each in tasks) else load(model),
+        tasks,
         data,
         out,
         languages=languages.split(",") if languages else None,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from rich.table import Table
 
 from crossling.cli.options import Json
 from crossling.errors import BadInput
+
+if TYPE_CHECKING:
+    from crossling.evaluate.analysis import TaskScore
 
 
 def finetune(
@@ -58,40 +61,39 @@ def finetune(
 
 
 def print_by_language(rows: Sequence[dict[str, Any]]) -> None:
-    """A table for each task: the mean over seeds of each language; and over languages, by which papers compare."""
-    from crossling.evaluate.scores import Spread
+    """A table for each task: every language, and the mean over those of the papers' list, as the report takes it."""
+    from crossling.evaluate.analysis import QUESTIONS, task_scores
 
     for task in dict.fromkeys(row["task"] for row in rows):
+        found = [score for score in task_scores(rows) if score.measure.task == task]
         own = [row for row in rows if row["task"] == task]
-        metrics = list(dict.fromkeys((row["metric"], row["protocol"]) for row in own))
-        seeds = list(dict.fromkeys(row.get("seed") for row in own))
+        columns = list(dict.fromkeys((row["metric"], row["protocol"]) for row in own))
         table = Table("language", title=f"{task}, {own[0]['setting']}, %")
-        for metric, protocol in metrics:
+        for metric, protocol in columns:
             table.add_column(f"{metric} ({protocol})", justify="right")
         for language, split in dict.fromkeys((row["language"], row.get("split", "test")) for row in own):
-            found = [row for row in own if (row["language"], row.get("split", "test")) == (language, split)]
-            cells = [[row["value"] for row in found if (row["metric"], row["protocol"]) == each] for each in metrics]
-            name = language if split == "test" else f"{language} ({split})"
-            table.add_row(name, *(f"{fmean(values):.1f}" if values else "" for values in cells))
-        spreads = [
-            Spread(
-                tuple(
-                    fmean(
-                        row["value"]
-                        for row in own
-                        if (*each, seed) == (row["metric"], row["protocol"], row.get("seed"))
-                    )
-                    for seed in seeds
-                )
-            )
-            for each in metrics
-        ]
-        table.add_section()
-        table.add_row("mean", *(f"[bold]{spread.mean:.1f}[/]" for spread in spreads))
-        if len(seeds) > 1:
-            table.add_row(f"median of {len(seeds)} seeds", *(f"{spread.median:.1f}" for spread in spreads))
-            table.add_row("deviation", *(f"{spread.deviation:.2f}" for spread in spreads))
+            here = [row for row in own if (row["language"], row.get("split", "test")) == (language, split)]
+            values = ([row["value"] for row in here if (row["metric"], row["protocol"]) == each] for each in columns)
+            cells = (f"{fmean(each):.1f}" if each else "" for each in values)
+            table.add_row(language if split == "test" else f"{language} ({split})", *cells)
+        for split in dict.fromkeys(score.measure.split for score in found):
+            means = {
+                (score.measure.metric, score.measure.protocol): score
+                for score in found
+                if score.measure.split == split and score.measure.metric != QUESTIONS
+            }
+            _add_means(table, split, [means[each] for each in columns if each in means])
         Console().print(table)
+
+
+def _add_means(table: Table, split: str, scores: Sequence[TaskScore]) -> None:
+    table.add_section()
+    told = f"mean of {scores[0].listed}" + ("" if split == "test" else f" ({split})")
+    table.add_row(told, *(f"[bold]{score.mean:.1f}[/]" for score in scores))
+    seeds = len(scores[0].seeds.values)
+    if seeds > 1:
+        table.add_row(f"median of {seeds} seeds", *(f"{score.seeds.median:.1f}" for score in scores))
+        table.add_row("deviation", *(f"{score.seeds.deviation:.2f}" for score in scores))
 
 
 def _pair(assignment: str) -> tuple[str, str]:

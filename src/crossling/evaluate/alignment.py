@@ -23,7 +23,7 @@ from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder, Links
-from crossling.evaluate.measured import VALUES, Measured, choose
+from crossling.evaluate.measured import Measured, choose, numbers
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Score
 
@@ -124,9 +124,11 @@ def _scored(encoder: Encoder, gold: GoldSet, method: str, found: list[tuple[int,
             seed=encoder.seed,
             split=gold.split,
             examples=len(found),
-            value=float(value),
+            value=value,
+            low=low,
+            high=high,
         ).row()
-        for layer, value in enumerate(VALUES["aer"](counts_NK2.sum(axis=0)))
+        for layer, (value, low, high) in enumerate(numbers("aer", counts_NK2))
     ]
     examples = (
         Predicted(

@@ -122,7 +122,8 @@ class TaskScore:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95% of the mean, from those of the languages as if their examples had nothing to do with each other."""
+        """Of the mean, from the 95% of its languages as if their examples had nothing to do with each other. For
+        translations of one test set, which are hard or easy together, this is too narrow."""
         codes = self.counted
         if not all(code in self.intervals for code in codes):
             return None

@@ -4,10 +4,10 @@ Mined by margin (see mining.py) and cut at the threshold with the largest F1 on 
 holds for test too. A sentence that a side has more than once is found, but never as a pair: which of its ids would be
 meant is not known.
 
-Protocol `margin`: at the layers chosen. Protocol `xtreme`: the same at the layer of its scripts. Their shell script
-asks for [CLS], their program takes the mean all the same, as the paper; rows say which it was.
+Protocol `margin`: at the layers chosen. Protocol `xtreme`: the same at the layer of its scripts, by mean pooling alone:
+their shell script asks for [CLS], but their program takes the mean all the same, as the paper.
 """
-# P candidate pairs, best first
+# P candidate pairs, best first; N sentences, K layers
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import VALUES, Measured, choose, pair_name
+from crossling.evaluate.measured import Measured, choose, numbers, pair_name
 from crossling.evaluate.mining import NEIGHBOURS, one_to_one
 from crossling.evaluate.neighbours import Vectors, neighbours
 from crossling.evaluate.predictions import Predicted
@@ -35,6 +35,7 @@ SPLITS = ("dev", "test")  # the threshold comes from the first
 _FILE = re.compile(r"(?P<pair>[^.]+-[^.]+)\.(?P<split>[^.]+)\.[^.]+(\.gz)?")
 
 Link = tuple[str, str]
+Given = dict[int, dict[str, str]]  # at each layer the partners found for sentences of the first side
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,10 @@ def bucc(
     pooling: str = "mean",
 ) -> Iterator[Measured]:
     """Each pair of languages, dev and, where it is there, test."""
-    own = xtreme_layer(encoder.layers)
+    protocols: dict[str, Sequence[int]] = {"margin": layers}
+    if pooling == "mean":
+        protocols["xtreme"] = [xtreme_layer(encoder.layers)]
+    wanted = sorted({layer for chosen in protocols.values() for layer in chosen})
     for splits in choose(read_bucc(data), _name, languages, data / "bucc2018"):
         thresholds: dict[int, float] = {}
         if len(splits) == 1:
@@ -83,11 +87,10 @@ def bucc(
             )
         for split, found in splits.items():
             by_layer: dict[int, dict[Link, float]] = {}
-            for layer, scores in candidates(encoder, found, sorted({*layers, own}), pooling).items():
+            for layer, scores in candidates(encoder, found, wanted, pooling).items():
                 if split == SPLITS[0]:
                     thresholds[layer] = best_threshold(scores, found.gold)
                 by_layer[layer] = {link: score for link, score in scores.items() if score >= thresholds[layer]}
-            protocols = {"margin": layers, "xtreme": [own]}
             yield _scored(encoder, found, by_layer, protocols, pooling)
 
 
@@ -150,32 +153,44 @@ def _scored(
         examples=len(found.gold),
         value=0,
     )
-    rows = []
-    for protocol, layers in protocols.items():
-        for layer in layers:
-            sums = np.array([len(by_layer[layer].keys() & found.gold), len(by_layer[layer]), len(found.gold)])
-            for metric in METRICS:
-                value = float(VALUES[metric](sums))
-                rows.append(replace(score, protocol=protocol, metric=metric, layer=layer, value=value).row())
-    variant = None if pooling == "mean" else pooling
-    return Measured(rows, "bucc2018", found.split, language, variant, _examples(encoder, found, by_layer, protocols))
-
-
-def _examples(
-    encoder: Encoder, found: MiningSet, by_layer: dict[int, dict[Link, float]], protocols: dict[str, Sequence[int]]
-) -> Iterator[Predicted]:
-    """One for each sentence of the first side, so that those of two models can be paired."""
     gold: dict[str, set[str]] = {}
     for one, other in found.gold:
         gold.setdefault(one, set()).add(other)
     # Each first id is in one pair at most.
     given = {layer: dict(list(links)) for layer, links in by_layer.items()}
-    for one in found.first.ids:
-        known = gold.get(one, set())
-        statistics = {
-            layer: [int(links.get(one) in known), int(one in links), len(known)] for layer, links in given.items()
-        }
-        every = range(encoder.layers + 1)
+    # Most sentences are in no pair: they add nothing to any sum, and a ratio varies no less when they are not drawn.
+    paired = sorted(gold.keys() | {one for links in given.values() for one in links})
+    statistics_NK3 = np.array([list(_statistics(one, given, gold).values()) for one in paired])
+    measured = {metric: dict(zip(given, numbers(metric, statistics_NK3), strict=True)) for metric in METRICS}
+    rows = []
+    for protocol, layers in protocols.items():
+        for layer in layers:
+            for metric in METRICS:
+                value, low, high = measured[metric][layer]
+                numbered = replace(score, layer=layer, value=value, low=low, high=high)
+                rows.append(replace(numbered, protocol=protocol, metric=metric).row())
+    variant = None if pooling == "mean" else pooling
+    examples = _examples(encoder, found.first.ids, given, gold, protocols)
+    return Measured(rows, "bucc2018", found.split, language, variant, examples)
+
+
+def _statistics(one: str, given: Given, gold: dict[str, set[str]]) -> dict[int, list[int]]:
+    """Right, found and to be found of one sentence, at each layer."""
+    known = gold.get(one, set())
+    return {layer: [int(links.get(one) in known), int(one in links), len(known)] for layer, links in given.items()}
+
+
+def _examples(
+    encoder: Encoder,
+    ids: Sequence[str],
+    given: Given,
+    gold: dict[str, set[str]],
+    protocols: dict[str, Sequence[int]],
+) -> Iterator[Predicted]:
+    """One for each sentence of the first side, so that those of two models can be paired."""
+    every = range(encoder.layers + 1)
+    for one in ids:
+        statistics = _statistics(one, given, gold)
         yield Predicted(
             one,
             [given[layer].get(one) if layer in given else None for layer in every],

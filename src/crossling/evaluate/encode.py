@@ -24,6 +24,7 @@ from crossling.evaluate.cosine import unit
 from crossling.evaluate.links import check_methods, link
 from crossling.hub import TOKENIZER, WEIGHTS, model_folder
 from crossling.model.pretrained import pretrained, unreadable
+from crossling.transfer.lengths import batches
 
 POOLINGS = ("mean", "cls")
 TOKENS_PER_BATCH = 4096  # padding included; the states of all 25 layers of a large model then stay under half a GiB
@@ -182,7 +183,7 @@ class Encoder:
         """Rows of `ids`, their states of every layer [B, L, D] and what is no padding [B, L], a batch at a time; to be
         asked while `measuring`."""
         device = self.model.device
-        for rows in _batches([len(row) for row in ids]):
+        for rows in batches([len(row) for row in ids], TOKENS_PER_BATCH):
             lengths_B = np.array([len(ids[row]) for row in rows])
             valid_BL = np.arange(lengths_B.max()) < lengths_B[:, None]
             ids_BL = np.full(valid_BL.shape, self.tokenizer.pad_token_id or 0)
@@ -289,16 +290,6 @@ def measuring(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Rows of similar length, longest first, as many as the token budget holds (one at least)."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    start = 0
-    while start < len(order):
-        count = max(1, TOKENS_PER_BATCH // lengths[order[start]])
-        yield order[start : start + count]
-        start += count
 
 
 def _pool(hidden: Sequence[Tensor], valid_BL: Tensor, pooling: str) -> Tensor:

@@ -23,7 +23,7 @@ TASKS = ("tatoeba", "bucc2018", "word-alignment")
 
 
 def evaluate(
-    model: Encoder,
+    model: Encoder | Path | str,  # a fine-tuned one by its folder, if no other tasks are asked for
     tasks: Sequence[str],
     data: Path | str,
     out: Path | str | None = None,
@@ -41,21 +41,42 @@ def evaluate(
         if task not in TASKS and task not in SETS:
             raise BadInput(f"task {task!r} is unknown{nearest(task, [*TASKS, *SETS])}")
     tuned, tasks = [task for task in tasks if task in SETS], [task for task in tasks if task not in SETS]
-    check_tuned(model.name, tuned, data)
+    name = model.name if isinstance(model, Encoder) else str(model)
+    check_tuned(name, tuned, data)
+    if tuned and not tasks and (layers or pooling != "mean" or [*methods] != ["ot"]):
+        raise BadInput(f"{tuned[0]}: layers, pooling and methods are for tasks without training; leave them out")
+    if tasks and recompute:
+        raise BadInput(f"{tasks[0]}: only predictions of fine-tuned models are scored anew; leave --recompute out")
     check_pooling(pooling)
     check_methods(methods)
-    chosen = [model.layer(layer) for layer in layers] if layers else [model.universal_layer]
     if not data.is_dir():
         raise BadInput(f"{data}: no such folder; give the folder that holds tatoeba/ and word-alignment/")
     if out is not None:  # before the long part: what cannot be kept need not be measured
         scores.check_place(Path(out))
+    rows = _training_free(model, tasks, data, out, languages, pooling, methods, layers) if tasks else []
+    return [*rows, *(row for task in tuned for row in evaluate_tuned(name, data, out, task, recompute, languages))]
+
+
+def _training_free(
+    model: Encoder | Path | str,
+    tasks: Sequence[str],
+    data: Path,
+    out: Path | str | None,
+    languages: Sequence[str] | None,
+    pooling: str,
+    methods: Sequence[str],
+    layers: Sequence[int] | None,
+) -> list[Row]:
+    if not isinstance(model, Encoder):
+        raise BadInput(f"{model}: {tasks[0]} takes a loaded model; give xl.load(...) of it")
+    chosen = [model.layer(layer) for layer in layers] if layers else [model.universal_layer]
     measures: dict[str, Callable[[], Iterator[Measured]]] = {
         "tatoeba": partial(tatoeba, model, data, languages, pooling),
         "bucc2018": partial(bucc, model, data, chosen, languages, pooling),
         "word-alignment": partial(word_alignment, model, data, languages, methods),
     }
     kept = Path(out) if out is not None and _alone(Path(out), model.name) else None
-    rows = []
+    rows: list[Row] = []
     for task in tasks:
         for found in measures[task]():
             rows += found.rows
@@ -63,7 +84,7 @@ def evaluate(
                 predictions.write(kept, task, found.split, found.language, found.examples, found.variant)
         if out is not None:
             scores.add(Path(out) / "scores.jsonl", rows)
-    return [*rows, *(row for task in tuned for row in evaluate_tuned(model.name, data, out, task, recompute))]
+    return rows
 
 
 def _alone(out: Path, model: str) -> bool:

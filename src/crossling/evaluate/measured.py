@@ -3,7 +3,7 @@
 Statistics of examples add up, and a value is a function of their sums: scores, confidence intervals and paired tests
 come from the same numbers.
 """
-# S statistics
+# N examples, K layers, S statistics
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from crossling.corpora.languages import canonical
 from crossling.errors import BadInput, nearest
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row
+from crossling.metrics.bootstrap import intervals
 from crossling.metrics.values import f1, share
 
 T = TypeVar("T")
@@ -40,6 +41,13 @@ VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "recall": lambda sums: share(sums[..., [0, 2]]),
     "f1": f1,
 }
+
+
+def numbers(metric: str, statistics_NKS: np.ndarray) -> list[tuple[float, float, float]]:
+    """For each layer the value and its 95% interval, by bootstrap over the examples."""
+    value_K = VALUES[metric](statistics_NKS.sum(axis=0))
+    low_K, high_K = intervals(VALUES[metric], statistics_NKS)
+    return list(zip(value_K.tolist(), low_K.tolist(), high_K.tolist(), strict=True))
 
 
 def pair_name(first: str, second: str) -> str:

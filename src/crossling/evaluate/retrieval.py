@@ -7,6 +7,7 @@ Protocol `xtreme`: what its scripts compute. English asks, the mean of all posit
 sentences are candidates each for itself, of which the first is found, so that it is wrong for the lines of the others.
 """
 # N lines of the asking side, M of the other, both distinct where it says so; K layers with the embeddings, D width
+# P pairs of protocol and layer
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import Measured, choose, pair_name
+from crossling.evaluate.measured import Measured, choose, numbers, pair_name
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row, Score
 
@@ -177,16 +178,19 @@ def _scored(
         examples=lines,
         value=0,
     )
-    rows = [
-        replace(score, layer=layer, value=100 * float(right_N.mean())).row() for layer, right_N in enumerate(merged_KN)
-    ]
     by_protocol = {"sweep/accuracy": merged_KN}
+    places = [("sweep", layer, right_N) for layer, right_N in enumerate(merged_KN)]
     if direction == "en-xx" and pooling == "mean":
         layer = xtreme_layer(encoder.layers)
         own_KN = found_KN == np.arange(lines)
-        value = 100 * float(own_KN[layer].mean())
-        rows.append(replace(score, protocol="xtreme", layer=layer, value=value).row())
         by_protocol["xtreme/accuracy"] = own_KN
+        places.append(("xtreme", layer, own_KN[layer]))
+    right_NP = np.stack([right_N for *_, right_N in places], axis=1)
+    measured = numbers("accuracy", np.stack([right_NP, np.ones_like(right_NP)], axis=-1))
+    rows = [
+        replace(score, protocol=protocol, layer=layer, value=value, low=low, high=high).row()
+        for (protocol, layer, _), (value, low, high) in zip(places, measured, strict=True)
+    ]
     examples = (
         Predicted(
             str(line + 1),

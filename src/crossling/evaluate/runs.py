@@ -78,15 +78,26 @@ def _look(folder: Path, found: dict[str, _Found]) -> bool:
     tuned = {home.resolve(): _origin(home / "tuned.json") for home in _holding(folder, "tuned.json")}
     tables = [home for home in dict.fromkeys([folder.resolve(), *homes, *tuned]) if (home / "scores.jsonl").is_file()]
     for table in tables:
-        by_model: dict[str, list[Row]] = defaultdict(list)
+        by_model: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
         for row in scores.read(table / "scores.jsonl"):
-            by_model[_identity(tuned.get(table) or row["model"], homes, found)].append(row)
-        for model, rows in by_model.items():
-            each = found.setdefault(model, _Found())
+            by_model[_identity(tuned.get(table) or row["model"], homes, found), row.get("tuned")].append(row)
+        for (model, settings), rows in by_model.items():
+            name = f"{model} ({settings})" if _clash(found.get(model), rows) else model
+            each = found.setdefault(name, _Found())
             each.rows += rows
             if len(by_model) == 1:  # else nobody knows whose predictions lie there
                 each.folders.append(table)
     return bool(homes or tables)
+
+
+def _clash(known: _Found | None, rows: Sequence[Row]) -> bool:
+    """Whether a model was fine-tuned for a task in another way already: then it is another model."""
+
+    def tuned(row: Row) -> tuple[Any, ...]:
+        return row["task"], row.get("setting"), row.get("selection")
+
+    ways = {tuned(row): row["tuned"] for row in (known.rows if known else ()) if "tuned" in row}
+    return any(ways.get(tuned(row), row["tuned"]) != row["tuned"] for row in rows if "tuned" in row)
 
 
 def _identity(model: str, homes: Sequence[Path], found: Mapping[str, _Found]) -> str:

@@ -48,6 +48,8 @@ class Score:
     split: str = "test"
     trained_on: str | None = None  # the training set
     selection: str | None = None  # by which scores the model was chosen: english-dev, all-dev, each-dev
+    selected_on_test: bool | None = None  # true where these very examples are what it was chosen by
+    tuned: str | None = None  # the settings it was fine-tuned with, in short
     questions: str | None = None  # their language, where it is not that of the text
     low: float | None = None  # of the value, 95% by bootstrap over the examples
     high: float | None = None

@@ -10,7 +10,7 @@ from crossling.benchmarks.dataset import DataSet
 from crossling.benchmarks.examples import Example
 from crossling.benchmarks.sets import find
 from crossling.distributed import speaks
-from crossling.errors import BadInput
+from crossling.errors import BadInput, nearest
 from crossling.evaluate import predictions, scores
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row, Score
@@ -27,15 +27,20 @@ def evaluate_tuned(
     out: Path | str | None = None,
     task: str | None = None,
     recompute: bool = False,
+    languages: Sequence[str] | None = None,
 ) -> list[Row]:
-    """Rows of every seed; with `out` they are added to `out`/scores.jsonl. Predictions are stored with each seed;
-    `recompute` scores the stored ones anew. `task` may be another data set of the same labels than it was made for."""
+    """Rows of every seed; with `out` they are added to `out`/scores.jsonl, and predictions are kept in `out`/seed-N.
+    `recompute` scores those that lie with the model anew, without it. `task` may be another data set of the same labels
+    than it was made for; `languages` are all there are, if not said."""
     folder, data = Path(folder), Path(data)
     check_tuned(folder, [task or "this task"], data)
     if out is not None:
         scores.check_place(Path(out))
-    rows = [row for seed in seeds(folder) for row in score_seed(seed, data, task, recompute)]
-    if out is not None:
+    rows = []
+    for seed in seeds(folder):
+        keep = None if out is None or recompute else Path(out) / f"seed-{facts(seed).seed}"
+        rows += score_seed(seed, data, task, recompute, languages, keep)
+    if out is not None and speaks():
         scores.add(Path(out) / "scores.jsonl", rows)
     return rows
 
@@ -49,13 +54,24 @@ def check_tuned(model: Path | str, tasks: Sequence[str], data: Path) -> None:
         )
 
 
-def score_seed(folder: Path, data: Path, task: str | None = None, recompute: bool = False) -> list[Row]:
-    """Rows of one model, in every language there is something to score it on."""
+def score_seed(
+    folder: Path,
+    data: Path,
+    task: str | None = None,
+    recompute: bool = False,
+    languages: Sequence[str] | None = None,
+    keep: Path | None = None,  # predictions
+) -> list[Row]:
+    """Rows of one model, in the languages asked for, or in every one there is something to score it on."""
     known = facts(folder)
     data_set = _fitting(known, find(task or known.task))
-    languages = data_set.tested(data) if data.is_dir() else []
-    if not languages:
+    there = data_set.tested(data) if data.is_dir() else []
+    if not there:
         raise BadInput(f"{data}: nothing of {data_set.name} to score here; give the folder with the benchmarks in it")
+    for language in languages or ():
+        if language not in there:
+            raise BadInput(f"{data}: {data_set.name} has nothing to score in {language!r}{nearest(language, there)}")
+    languages = languages or there
     rows, place, tuned = [], None, None
     with Progress(f"score {data_set.name} {folder.name}", len(languages), shown=speaks()) as progress:
         for done, language in enumerate(languages, start=1):
@@ -68,40 +84,42 @@ def score_seed(folder: Path, data: Path, task: str | None = None, recompute: boo
                 if tuned is None or place != _place(folder, language):
                     place, tuned = _place(folder, language), Tuned.load(folder, language)
                 found = tuned.predict(examples)
-            rows += score(folder, known, data_set, split, language, examples, found)
+            rows += score(known, data_set, split, language, examples, found, keep)
             progress.update(done, language)
+    if any("selected_on_test" in row for row in rows):
+        warnings.warn(
+            f"{data_set.name}: some languages have no other labelled part than the one the model was chosen by; their"
+            " scores are a little too good (selected_on_test)",
+            stacklevel=2,
+        )
     if not rows:
         raise BadInput(f"{folder}: no stored predictions of {data_set.name}; leave --recompute out once")
     return rows
 
 
 def score(
-    folder: Path,
     known: Facts,
     data_set: DataSet,
     split: str,
     language: str,
     examples: Sequence[Example],
     predicted: Sequence[Prediction],
+    keep: Path | None = None,
 ) -> list[Row]:
-    """Rows of one language; what was predicted is stored with the model."""
+    """Rows of one language; what was predicted is stored where it is to be kept."""
     gold = data_set.golds(examples, split, language)
     metrics = [METRICS[name] for name in data_set.metrics]
     statistics = {metric.label: metric.each(gold, predicted, language) for metric in metrics}
-    predictions.write(
-        folder,
-        data_set.name,
-        split,
-        language,
-        (
+    if keep is not None and speaks():
+        each = (
             Predicted(
                 example.id,
                 list(said) if isinstance(said, tuple) else said,
                 {label: predictions.plain(statistics_NS[row]) for label, statistics_NS in statistics.items()},
             )
             for row, (example, said) in enumerate(zip(examples, predicted, strict=True))
-        ),
-    )
+        )
+        predictions.write(keep, data_set.name, split, language, each)
     rows = []
     for metric in metrics:
         statistics_NS = statistics[metric.label]
@@ -120,12 +138,20 @@ def score(
             split=split,
             trained_on=known.trained_on,
             selection=known.selection,
+            selected_on_test=_selected_on(known, data_set, split, language) or None,
+            tuned=known.mark,
             questions=questions if questions and questions != context else None,
             low=low,
             high=high,
         )
         rows.append(row.row())
     return rows
+
+
+def _selected_on(known: Facts, data_set: DataSet, split: str, language: str) -> bool:
+    """Whether the model was chosen by the very part that it is scored on."""
+    seen = known.selection in ("all-dev", "each-dev") or (known.selection == "english-dev" and language == known.pivot)
+    return split == "dev" and data_set.name == known.task and seen
 
 
 def _place(folder: Path, language: str) -> Path:

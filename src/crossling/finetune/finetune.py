@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from crossling.benchmarks.dataset import DataSet
 from crossling.benchmarks.examples import Example
 from crossling.benchmarks.sets import find
 from crossling.disk import new_folder
@@ -71,14 +72,14 @@ def finetune(
         encoder = load(model)
 
         def teacher() -> Teacher:
-            return _teacher(model, task, data, out / "teacher", overrides)
+            return _teacher(model, task, data, out / "teacher", selection, overrides)
 
         material = gather(data_set, data, setting, teacher, chosen=selection != "last" or len(points) > 1)
         job = Job(encoder, material, setting, selection)
         plan = _searched(job, points, out) if len(points) > 1 else next(iter(points.values()))
         known = [_seed(job, replace(plan, seed=plan.seed + number), out) for number in range(seeds)]
         best = max(known, key=lambda each: rules.value(selection, each.dev))  # the first of equals
-        rows = [row for each in known for row in _scored(out, each, data)]
+        rows = [row for each in known for row in _scored(out, each, data_set, data)]
         if speaks():
             linked(out / f"seed-{best.seed}", out, deep=False)
             scores.add(out / "scores.jsonl", rows)
@@ -129,21 +130,24 @@ def _without_weights(folder: Path) -> None:
         file.unlink()
 
 
-def _scored(out: Path, known: Facts, data: Path) -> list[Row]:
-    """Rows of one seed: those of an earlier call, or new ones."""
+def _scored(out: Path, known: Facts, data_set: DataSet, data: Path) -> list[Row]:
+    """Rows of one seed: those of an earlier call, if they are of all that can be scored now, or new ones."""
     kept = scores.read(out / "scores.jsonl") if (out / "scores.jsonl").is_file() else []
     own = [row for row in kept if row.get("seed") == known.seed and row["task"] == known.task]
-    if own:
+    if own and {row["language"] for row in own} == {*data_set.tested(data)}:
         return own
-    rows = score_seed(out / f"seed-{known.seed}", data)
+    folder = out / f"seed-{known.seed}"
+    rows = score_seed(folder, data, keep=folder)
     if speaks():
         scores.add(out / "scores.jsonl", rows)
     return rows
 
 
-def _teacher(model: Path | str, task: str, data: Path, out: Path, overrides: dict[str, Any]) -> Teacher:
+def _teacher(
+    model: Path | str, task: str, data: Path, out: Path, selection: Selection, overrides: dict[str, Any]
+) -> Teacher:
     """Fine-tuned without translations, it tags them (VECO)."""
-    finetune(model, task, data, out, **overrides)
+    finetune(model, task, data, out, selection=selection, **overrides)
     tuned = Tuned.load(out)
 
     def tag(examples: Sequence[Example]) -> Sequence[tuple[str, ...]]:

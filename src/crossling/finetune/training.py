@@ -85,6 +85,11 @@ class Job:
                     f"{folder}: this model was fine-tuned with another {name} ({theirs}); give what it was made with,"
                     " or another -o folder"
                 )
+        if known.data != self.fingerprint:
+            raise BadInput(
+                f"{folder}: this model was fine-tuned on or chosen by other data than lies there now; give the data it"
+                " was made with, or another -o folder"
+            )
 
 
 def train(job: Job, plan: Plan, out: Path, work: Path) -> Facts:
@@ -227,6 +232,8 @@ class _Training:
             seed=self.plan.seed,
             form=self.form,
             hyper=self.plan.hyper,
+            pivot=material.pivot,
+            data=job.fingerprint,
             steps=steps,
             step=step,
             examples=len(material.train),

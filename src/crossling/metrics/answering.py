@@ -2,7 +2,7 @@
 
 - SQuAD 1.1's scorer, which XTREME also uses for XQuAD and TyDiQA: English articles and ASCII punctuation go, words are
   what stands between spaces. Chinese and Thai have none, so F1 is little more than exact match there.
-- MLQA's, by the language of the text: all punctuation, and the articles of six languages; Chinese by the character.
+- MLQA's, by the language of the text: all punctuation, and the articles of five languages; Chinese by the character.
 - SQuAD 2.0's: as 1.1's, and an empty answer is right where there is none.
 - `characters`: MLQA's for every language, with each character of a script without spaces a word of its own.
 """

@@ -23,7 +23,7 @@ from crossling.data.packing import Batch
 from crossling.transfer.family import Family, Feature, Prediction, unlabelled
 from crossling.transfer.frame import Pieces
 
-NOWHERE = 0  # the first token: what a window points at that does not hold the answer
+FIRST_TOKEN = 0  # what a window points at that does not hold the answer
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class View(Feature):
 
     spans: np.ndarray  # [P, 2]: characters of each piece of the window
     widest: np.ndarray  # [P]: whether no other window has more text around the piece
-    target: tuple[int, int] = (NOWHERE, NOWHERE)  # positions of the first and the last piece of the answer
+    target: tuple[int, int] = (FIRST_TOKEN, FIRST_TOKEN)  # positions of the first and the last piece of the answer
 
     @property
     def first(self) -> int:
@@ -57,13 +57,14 @@ class Answering(Family):
         features = []
         for number, (example, question, context) in enumerate(zip(examples, questions, contexts, strict=True)):
             asked = question[:query]
-            starts, room = windows(len(context.ids), both - len(asked), self.form.stride)
+            room = both - len(asked)
+            starts = _starts(len(context.ids), room, self.form.stride)
             answer = _pieces(example, context) if targets else None
             widest_VP = _widest(starts, room, len(context.ids))
             for window, start in enumerate(starts):
                 end = min(start + room, len(context.ids))
                 read = self.frame.two(asked, context.ids[start:end])
-                target = (NOWHERE, NOWHERE)
+                target = (FIRST_TOKEN, FIRST_TOKEN)
                 if answer is not None and start <= answer[0] and answer[1] < end:
                     target = read.first + answer[0] - start, read.first + answer[1] - start
                 features.append(
@@ -94,7 +95,7 @@ class Answering(Family):
         null = [np.inf] * len(examples)
         for feature, (start_L, end_L) in zip(features, scores, strict=True):
             number = feature.example
-            null[number] = min(null[number], float(start_L[NOWHERE] + end_L[NOWHERE]))
+            null[number] = min(null[number], float(start_L[FIRST_TOKEN] + end_L[FIRST_TOKEN]))
             score, (begin, end) = self._best(feature, start_L, end_L)
             text = examples[number].context[begin:end].strip()
             if text and score > best[number][0]:
@@ -120,10 +121,10 @@ class Answering(Family):
         return float(score_NN[row, column]), (feature.spans[begin_N[row], 0], feature.spans[end_N[column], 1])
 
 
-def windows(pieces: int, room: int, stride: int) -> tuple[list[int], int]:
+def _starts(pieces: int, room: int, stride: int) -> list[int]:
     """Where windows of `room` pieces begin, each `stride` after the last, until the end of the text is in one."""
     stride = min(stride, room)
-    return [stride * window for window in range(1 + max(0, -(-(pieces - room) // stride)))], room
+    return [stride * window for window in range(1 + max(0, -(-(pieces - room) // stride)))]
 
 
 def _widest(starts: Sequence[int], room: int, pieces: int) -> np.ndarray:

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import (
     AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
@@ -40,9 +41,6 @@ FAMILIES: dict[Kind, type[Family]] = {
 
 def with_head(encoder: PreTrainedModel, form: Form, name: str, seed: int) -> PreTrainedModel:
     """The encoder, copied, with a head whose weights the seed gives."""
-    tokens = encoder.get_input_embeddings()
-    if isinstance(tokens, DisentangledEmbedding):
-        encoder.set_input_embeddings(tokens.plain())
     config = copy.deepcopy(encoder.config)
     vars(config).pop("auto_map", None)  # code of others that is not run
     if form.kind == "regression":
@@ -60,8 +58,17 @@ def with_head(encoder: PreTrainedModel, form: Form, name: str, seed: int) -> Pre
         ) from None
     body: Any = model.base_model
     own = body.state_dict().keys()
-    missing = body.load_state_dict({k: v for k, v in encoder.state_dict().items() if k in own}, strict=False)[0]
+    missing = body.load_state_dict({k: v for k, v in _weights(encoder).items() if k in own}, strict=False)[0]
     lost = [key for key in missing if "pooler" not in key]  # a pooler may be part of the head
     if body is model or lost:
         raise BadInput(f"{name}: its weights do not fit its own head for {form.kind}; give another encoder")
     return model
+
+
+def _weights(encoder: PreTrainedModel) -> dict[str, Tensor]:
+    """By the names they have in a model whose token table is an ordinary one."""
+    weights: dict[str, Tensor] = dict(encoder.state_dict())
+    for name, module in encoder.named_modules():
+        if isinstance(module, DisentangledEmbedding):
+            weights[f"{name}.weight"] = module.weight.detach()
+    return weights

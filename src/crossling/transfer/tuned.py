@@ -9,13 +9,14 @@ TUNED/seed-N/  config.json  model.safetensors  tokenizer.json     the model
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from crossling.benchmarks.examples import Example
@@ -25,6 +26,7 @@ from crossling.model.pretrained import pretrained, quiet
 from crossling.transfer.family import Family, Feature, Form, Prediction
 from crossling.transfer.frame import Frame
 from crossling.transfer.heads import FAMILIES, HEADS
+from crossling.transfer.lengths import batches
 
 FACTS = "tuned.json"
 LANGUAGES = "languages"
@@ -46,7 +48,15 @@ class Facts:
     steps: int
     step: int  # that was chosen
     examples: int  # it was trained on
+    pivot: str = "en"  # the language it was trained in
+    data: str = ""  # a fingerprint of what it was trained on and chosen by
     dev: dict[str, float | None] = field(default_factory=dict)  # "english-dev", "all-dev", and "dev/LL" by language
+
+    @property
+    def mark(self) -> str:
+        """Tells models of one encoder and task apart that were fine-tuned in other ways."""
+        told = json.dumps([self.trained_on, self.data, self.hyper], sort_keys=True).encode()
+        return f"lr {self.hyper.get('lr', 0):g}, {self.steps} steps, {xxhash.xxh3_64_hexdigest(told)[:6]}"
 
 
 class Tuned:
@@ -64,7 +74,8 @@ class Tuned:
         half = torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
         self.model.eval()
         with torch.no_grad(), half:
-            for rows in _batches([feature.length * len(feature.inputs) for feature in features]):
+            lengths = [feature.length * len(feature.inputs) for feature in features]
+            for rows in batches(lengths, TOKENS_PER_BATCH):
                 batch = self.family.batch([features[row] for row in rows])
                 output = self.family.output(self.model, {name: each.to(device) for name, each in batch.items()})
                 for row, found in zip(rows, self.family.scores(output), strict=True):
@@ -116,13 +127,3 @@ def facts(folder: Path) -> Facts:
 
 def write_facts(folder: Path, known: Facts) -> None:
     write_json(folder / FACTS, asdict(known))
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Rows of similar length, longest first, as many as the token budget holds (one at least)."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    start = 0
-    while start < len(order):
-        count = max(1, TOKENS_PER_BATCH // lengths[order[start]])
-        yield order[start : start + count]
-        start += count
