@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -34,7 +35,7 @@ class Progress:
         )
         self.task = self.bar.add_task(title, total=total, completed=done, note="", left="") if self.bar else None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self.bar:
             self.bar.start()
         return self

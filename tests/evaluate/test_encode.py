@@ -221,3 +221,8 @@ def test_load_refuses(tmp_path: Path, encoder: Encoder) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"cut off")
     with pytest.raises(BadInput, match="transformers cannot load it"):
         load(tmp_path)
+
+
+def test_one_sentence_is_not_taken_for_its_characters(encoder: Encoder) -> None:
+    with pytest.raises(BadInput, match="a list of sentences"):
+        encoder.embed("one sentence")

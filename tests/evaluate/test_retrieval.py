@@ -115,7 +115,7 @@ def test_each_sentence_is_embedded_once(tmp_path: Path, write: Write, encoder: E
     seen: list[str] = []
     pooled = encoder.pooled
 
-    def spy(asked: Sequence[str], pooling: str = "mean") -> np.ndarray:
+    def spy(asked: Sequence[str], pooling: str = "mean", **_: object) -> np.ndarray:
         seen.extend(asked)
         return pooled(asked, pooling)
 
@@ -189,7 +189,7 @@ def test_vectors_of_as_many_pairs_as_fit(
     asked: list[int] = []
     pooled = encoder.pooled
 
-    def spy(some: Sequence[str], pooling: str = "mean") -> np.ndarray:
+    def spy(some: Sequence[str], pooling: str = "mean", **_: object) -> np.ndarray:
         asked.append(len(some))
         return pooled(some, pooling)
 

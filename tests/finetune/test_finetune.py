@@ -337,7 +337,7 @@ def test_a_folder_of_something_else_is_left_alone(model: Path, data: Path, tmp_p
 
 def test_a_folder_does_not_go_on_as_something_else(model: Path, data: Path, tmp_path: Path) -> None:
     finetune(model, "xnli", data, tmp_path / "tuned", steps=2, **QUICK)
-    with pytest.raises(BadInput, match="fine-tuned with another settings"):
+    with pytest.raises(BadInput, match="fine-tuned with another steps"):
         finetune(model, "xnli", data, tmp_path / "tuned", steps=3, **QUICK)
     with pytest.raises(BadInput, match="fine-tuned with another task"):
         finetune(model, "udpos", data, tmp_path / "tuned", steps=2, **QUICK)

@@ -23,7 +23,7 @@ from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder, Links
-from crossling.evaluate.measured import Measured, choose, numbers
+from crossling.evaluate.measured import Measured, choose, numbers, watched
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Score
 
@@ -95,7 +95,8 @@ def word_alignment(
 ) -> Iterator[Measured]:
     """Each set of gold links by each method, every layer."""
     layers = range(encoder.layers + 1)
-    for gold in choose(read_gold(data), lambda gold: gold.languages, languages, data / "word-alignment"):
+    chosen = choose(read_gold(data), lambda gold: gold.languages, languages, data / "word-alignment")
+    for gold in watched("word-alignment", chosen, lambda gold: gold.languages):
         found = encoder.align_all([(pair.source, pair.target) for pair in gold.pairs], layers, methods)
         measured = [(number, each) for number, each in enumerate(found) if each is not None]
         _warn(encoder, gold, len(gold.pairs) - len(measured))

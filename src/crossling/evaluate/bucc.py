@@ -24,7 +24,7 @@ from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import Measured, choose, numbers, pair_name
+from crossling.evaluate.measured import Measured, choose, numbers, pair_name, watched
 from crossling.evaluate.mining import NEIGHBOURS, one_to_one
 from crossling.evaluate.neighbours import Vectors, neighbours
 from crossling.evaluate.predictions import Predicted
@@ -78,7 +78,7 @@ def bucc(
     if pooling == "mean":
         protocols["xtreme"] = [xtreme_layer(encoder.layers)]
     wanted = sorted({layer for chosen in protocols.values() for layer in chosen})
-    for splits in choose(read_bucc(data), _name, languages, data / "bucc2018"):
+    for splits in watched("bucc2018", choose(read_bucc(data), _name, languages, data / "bucc2018"), _name):
         thresholds: dict[int, float] = {}
         if len(splits) == 1:
             warnings.warn(

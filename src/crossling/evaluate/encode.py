@@ -7,7 +7,7 @@ Layer 0 is the embedding output, everywhere; layer k is the output of block k.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -60,18 +60,26 @@ class Encoder:
         self.universal_layer = round(self.layers * 2 / 3) if universal_layer is None else self.layer(universal_layer)
 
     def pooled(
-        self, sentences: Sequence[str], pooling: str = "mean", layers: Sequence[int] | None = None
+        self,
+        sentences: Sequence[str],
+        pooling: str = "mean",
+        layers: Sequence[int] | None = None,
+        told: Callable[[int], None] | None = None,  # how many are done, as they are
     ) -> np.ndarray:
         """The vectors of the sentences at every layer, or at those given, [K, N, D] in float32.
 
         `mean` is over all positions but padding, with the special ones, as XTREME does; `cls` is the first position.
         """
         check_pooling(pooling)
+        if isinstance(sentences, str):
+            raise BadInput("one sentence was given where several are expected; give a list of sentences")
         layers = range(self.layers + 1) if layers is None else layers
         pooled_KND = np.empty((len(layers), len(sentences), self.width), dtype=np.float32)
         with measuring(self.model):
             for rows, hidden, valid_BL in self._states(self._tokenise(sentences)):
                 pooled_KND[:, rows] = _pool([hidden[layer] for layer in layers], valid_BL, pooling).cpu().numpy()
+                if told is not None:
+                    told(len(rows))
         return pooled_KND
 
     def embed(self, sentences: Sequence[str], layer: int | None = None, pooling: str = "mean") -> np.ndarray:

@@ -36,7 +36,7 @@ def evaluate(
 ) -> list[Row]:
     """Score rows of all tasks; with `out` they are added to `out`/scores.jsonl, and what was found for every example is
     kept in `out`/predictions, if the folder is for this model alone."""
-    data = Path(data)
+    data, tasks = Path(data), [tasks] if isinstance(tasks, str) else tasks
     for task in tasks:
         if task not in TASKS and task not in SETS:
             raise BadInput(f"task {task!r} is unknown{nearest(task, [*TASKS, *SETS])}")

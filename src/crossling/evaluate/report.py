@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from crossling.disk import new_file
@@ -24,7 +23,7 @@ from crossling.evaluate.board import boards
 from crossling.evaluate.points import against
 from crossling.evaluate.published import papers
 from crossling.evaluate.runs import Run, collect
-from crossling.evaluate.shown import Shown, curves, layers
+from crossling.evaluate.shown import Shown, curves, guessing, layers
 from crossling.evaluate.significance import Model, compare
 from crossling.progress import duration
 from crossling.templates import templates
@@ -72,7 +71,7 @@ def _told(folders: Sequence[Path]) -> dict[str, Any]:
     shown = [Shown(run, index % COLOURS) for index, run in enumerate(runs)]
     entries = [each.entry for each in shown]
     both = [(each.run, each.entry) for each in shown]
-    chance = next((each["chance"] for each in showcases if "chance" in each), _chance(runs))
+    chance = next((each["chance"] for each in showcases if "chance" in each), guessing(runs))
     found = boards(entries)
     return {
         "title": next((each["title"] for each in showcases if "title" in each), "How cross-lingual is it?"),
@@ -108,14 +107,6 @@ def _model(shown: Shown) -> Model:
         if score.layer is not None
     }
     return Model(shown.name, shown.run.folders, layers)
-
-
-def _chance(runs: Sequence[Run]) -> float | None:
-    """Retrieval by guessing: one in as many as there are candidates, averaged like the scores."""
-    guesses = [
-        100 / row["examples"] for run in runs for row in run.rows if row["task"] == "tatoeba" and "examples" in row
-    ]
-    return fmean(guesses) if guesses else None
 
 
 def _facts(runs: Sequence[Run], showcases: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import Measured, choose, numbers, pair_name
+from crossling.evaluate.measured import Counted, Measured, choose, numbers, pair_name
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row, Score
 
@@ -79,20 +79,31 @@ def tatoeba(
 ) -> Iterator[Measured]:
     """Each pair of languages in both directions."""
     bitexts = choose(read_tatoeba(data), lambda pair: pair.name, languages, data / "tatoeba")
-    for group in _groups(bitexts, encoder):
-        distinct = dict.fromkeys(sentence for bitext in group for side in bitext.sides for sentence in side.sentences)
-        rows = {sentence: row for row, sentence in enumerate(distinct)}
-        pooled_KND = unit(encoder.pooled(list(distinct), pooling))
-        for bitext in group:
-            first, second = (_Lines.of(side.sentences) for side in bitext.sides)
-            first_KND, second_KMD = (pooled_KND[:, [rows[each] for each in side.distinct]] for side in (first, second))
-            pairs = [
-                nearest_both(one_ND, other_MD, encoder.model.device)
-                for one_ND, other_MD in zip(first_KND, second_KMD, strict=True)
-            ]
-            forward_KN, back_KM = (np.stack(found) for found in zip(*pairs, strict=True))
-            yield _scored(encoder, bitext, bitext.sides, second.found(forward_KN[:, first.of_line]), second, pooling)
-            yield _scored(encoder, bitext, bitext.sides[::-1], first.found(back_KM[:, second.of_line]), first, pooling)
+    groups = list(_groups(bitexts, encoder))
+    distinct_of = [
+        dict.fromkeys(sentence for bitext in group for side in bitext.sides for sentence in side.sentences)
+        for group in groups
+    ]
+    with Counted("tatoeba: sentences", sum(map(len, distinct_of))) as progress:
+        for group, distinct in zip(groups, distinct_of, strict=True):
+            rows = {sentence: row for row, sentence in enumerate(distinct)}
+            pooled_KND = unit(encoder.pooled(list(distinct), pooling, told=progress.add))
+            yield from _both_ways(encoder, group, rows, pooled_KND, pooling)
+
+
+def _both_ways(
+    encoder: Encoder, group: Sequence[Bitext], rows: dict[str, int], pooled_KND: np.ndarray, pooling: str
+) -> Iterator[Measured]:
+    for bitext in group:
+        first, second = (_Lines.of(side.sentences) for side in bitext.sides)
+        first_KND, second_KMD = (pooled_KND[:, [rows[each] for each in side.distinct]] for side in (first, second))
+        pairs = [
+            nearest_both(one_ND, other_MD, encoder.model.device)
+            for one_ND, other_MD in zip(first_KND, second_KMD, strict=True)
+        ]
+        forward_KN, back_KM = (np.stack(found) for found in zip(*pairs, strict=True))
+        yield _scored(encoder, bitext, bitext.sides, second.found(forward_KN[:, first.of_line]), second, pooling)
+        yield _scored(encoder, bitext, bitext.sides[::-1], first.found(back_KM[:, second.of_line]), first, pooling)
 
 
 def xtreme_layer(layers: int) -> int:

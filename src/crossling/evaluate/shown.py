@@ -33,6 +33,12 @@ CURVES = {
 }
 
 
+def guessing(runs: Sequence[Run]) -> float | None:
+    rows = (row for run in runs for row in run.rows if row["task"] == "tatoeba" and "examples" in row)
+    found = [100 / row["examples"] for row in rows]
+    return fmean(found) if found else None
+
+
 @dataclass(frozen=True)
 class Shown:
     """A run and what the page says of it."""
@@ -55,6 +61,11 @@ class Shown:
     @cached_property
     def retrieval(self) -> Summary | None:
         return self._summary("tatoeba", "accuracy")
+
+    @cached_property
+    def chance(self) -> float | None:
+        """Retrieval by guessing: one in as many as there are candidates, averaged like the scores."""
+        return guessing([self.run])
 
     @cached_property
     def alignment(self) -> Summary | None:

@@ -13,6 +13,7 @@ Each model is a unit: a finished one is not made again, one that was stopped goe
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,7 @@ def finetune(
     data_set = find(task)
     points = plans(data_set, grid, [f"{key}={value}" for key, value in overrides.items()])
     _check_place(out)
+    data_set.tested(data)  # a damaged file is told of before the long part
     with together():
         torch.manual_seed(0)  # of a pooler that the encoder does not have
         encoder = load(model)
@@ -75,6 +77,8 @@ def finetune(
             return _teacher(model, task, data, out / "teacher", selection, overrides)
 
         material = gather(data_set, data, setting, teacher, chosen=selection != "last" or len(points) > 1)
+        if material.trained_on != task and speaks():
+            warnings.warn(f"{task} has no training files here: trained on {material.trained_on}", stacklevel=2)
         job = Job(encoder, material, setting, selection)
         plan = _searched(job, points, out) if len(points) > 1 else next(iter(points.values()))
         known = [_seed(job, replace(plan, seed=plan.seed + number), out) for number in range(seeds)]

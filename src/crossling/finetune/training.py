@@ -76,14 +76,14 @@ class Job:
     def check(self, folder: Path, plan: Plan) -> None:
         """Whether a finished model is the one that is asked for."""
         known = facts(folder)
-        asked = (self.material.data_set.name, self.encoder.name, self.setting, self.selection, plan.hyper)
-        found = (known.task, known.model, known.setting, known.selection, known.hyper)
-        names = ("task", "model", "setting", "selection", "settings")
-        for name, ours, theirs in zip(names, asked, found, strict=True):
-            if ours != theirs:
+        made = {"task": known.task, "model": known.model, "setting": known.setting, "selection": known.selection}
+        asked = {"task": self.material.data_set.name, "model": self.encoder.name, "setting": self.setting}
+        asked |= {"selection": self.selection, **plan.hyper}
+        for name, theirs in (made | known.hyper).items():
+            if asked.get(name) != theirs:
                 raise BadInput(
-                    f"{folder}: this model was fine-tuned with another {name} ({theirs}); give what it was made with,"
-                    " or another -o folder"
+                    f"{folder}: this model was fine-tuned with another {name} ({theirs}, not {asked.get(name)}); give"
+                    " what it was made with, or another -o folder"
                 )
         if known.data != self.fingerprint:
             raise BadInput(
