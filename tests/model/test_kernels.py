@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from crossling.model import prediction, transformer
+from crossling.model import attention, prediction, transformer
 from crossling.model.attention import Bias, Seen, attend, see
 from crossling.model.config import CrosslingConfig
 from crossling.model.position import Gate, RelativePositionTable, windows
@@ -327,3 +327,85 @@ def test_a_block_by_kernels_is_the_plain_block(norm: str, monkeypatch: pytest.Mo
     pairs = zip(run(kernel=True), run(kernel=False), strict=True)
     for one, true in ((one, true) for one, true in pairs if true is not None):
         assert_near(one, true)
+
+
+# ---- through the model ---------------------------------------------------------------------------------------------
+
+
+@by_kernel
+def test_tiles_far_from_the_diagonal_in_rows_with_padding() -> None:
+    torch.manual_seed(11)
+    number = torch.ones(1, 200, device=DEVICE, dtype=torch.long)
+    number[:, 190:] = 0
+    seen = [see(number.shape, number, number, None, torch.float32, kernel) for kernel in (True, False)]
+    compared(states(1, 200, 3, 1, 16), bias_of(1, 200, 20)[0], None, *seen)
+
+
+@by_kernel
+def test_a_bias_and_a_mask_with_holes() -> None:
+    torch.manual_seed(12)
+    present = torch.ones(2, 100, device=DEVICE, dtype=torch.long)
+    present[0, :7] = 0
+    present[1, 10:40:3] = 0
+    seen = [see(present.shape, None, None, present, torch.float32, kernel) for kernel in (True, False)]
+    compared(states(2, 100, 3, 1, 16), bias_of(1, 100, 20)[0], None, *seen)
+
+
+@by_kernel
+def test_a_query_that_sees_nothing_says_nothing_and_nobody_hears_of_it() -> None:
+    torch.manual_seed(13)
+    queries, keys = (torch.ones(1, length, device=DEVICE, dtype=torch.long) for length in (100, 70))
+    queries[:, 40:], keys[:, 30:] = 2, 3
+    inputs, upstream = [states(1, length, 1, 16) for length in (100, 70, 70)], states(1, 100, 1, 16)
+
+    def run(until: int) -> tuple[Tensor, tuple[Tensor, ...]]:
+        q, k, v = learned = [each.clone().requires_grad_() for each in inputs]
+        seen = see((1, until), queries[:, :until], keys, None, torch.float32, True)
+        assert seen is not None
+        given = (q[:, :until].to(DTYPE), k.to(DTYPE), v.to(DTYPE))
+        mixed = attention_op.attend(*given, None, None, 0, seen.tiles, 0.0)
+        return mixed, torch.autograd.grad((mixed.float() * upstream[:, :until]).sum(), learned)
+
+    (mixed, found), (_, expected) = run(100), run(40)
+    assert not mixed[:, 40:].any()
+    for one, true in zip(found, expected, strict=True):
+        assert_near(one, true)
+
+
+@by_kernel
+def test_the_encoder_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As plain torch without dropout; with it, as the seed says, also where activations are computed again."""
+    torch.manual_seed(14)
+    config = CrosslingConfig(
+        hidden_size=32, intermediate_size=64, num_attention_heads=2, num_hidden_layers=1, vocab_size=20,
+        dropout=0.3, attention_dropout=0.3, layer_norm_eps=1e-2,
+    )  # fmt: skip
+    net = transformer.CrosslingModel(config).to(DEVICE, DTYPE)
+    net.embeddings.dropout.p = 0.0
+    ids = torch.randint(20, (2, 70), device=DEVICE)
+    number = torch.ones_like(ids)
+    number[:, 40:] = 2
+
+    def run(kernel: bool, train: bool, seed: int, recompute: bool = False) -> tuple[Tensor, Tensor]:
+        for place in (attention, transformer):
+            monkeypatch.setattr(place, "fused", lambda *_: kernel)
+        monkeypatch.setattr(transformer, "by_kernel", lambda _: kernel)
+        net.train(train)
+        (net.gradient_checkpointing_enable if recompute else net.gradient_checkpointing_disable)()
+        net.zero_grad()
+        torch.manual_seed(seed)
+        hidden = net(ids, segments=number).last_hidden_state
+        hidden.float().cumsum(1).sin().sum().backward()
+        return hidden.detach(), torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
+
+    for one, true in zip(run(True, False, 1), run(False, False, 1), strict=True):
+        assert_near(one, true)
+    for states_rate, scores_rate in ((0.3, 0.0), (0.0, 0.3)):
+        for block in net.blocks:
+            block.dropout.p, block.attention.dropout = states_rate, scores_rate
+        first, same, other = run(True, True, 1), run(True, True, 1), run(True, True, 2)
+        again = run(True, True, 1, recompute=True)
+        assert not torch.equal(first[0], other[0])
+        for one, two, three in zip(first, same, again, strict=True):
+            assert torch.equal(one, two)
+            assert torch.equal(one, three)

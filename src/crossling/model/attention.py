@@ -104,6 +104,7 @@ def attend(
         return kernel.attend(query_BLHK, key_BTHK, value_BTHK, gates, distances, far, tiles, dropout)
     if key_BTHK is None or value_BTHK is None:
         query_BLHK, key_BTHK, value_BTHK = query_BLHK.unbind(2)
+    assert seen is None or seen.unseen_B1LT is not None
     mask = None if seen is None else seen.unseen_B1LT
     if bias is not None:
         bias_HLL = windows(bias.by_distance_HW)
@@ -127,7 +128,7 @@ def see(
     if queries_BL is None or keys_BT is None:
         if present_BT is None:
             return None
-        keys_BT = present_BT.long()
+        keys_BT = (present_BT != 0).long()
         queries_BL = keys_BT.new_ones(1, 1)
     if by_kernel:
         # A mask may have holes. Packed rows have none.

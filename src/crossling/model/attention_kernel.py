@@ -203,11 +203,12 @@ def forward(
             acc, total, most, q, c, i, lo, hi, start, stop, first, last, k_ptr, v_ptr, here_ptr, k_l, T, d, near,
             beyond, d_left, d_right, SCALE, seed, bh, BIAS, True, HOLES, EVEN, RATE, BN, K,
         )  # fmt: skip
-    total = tl.where(total == 0, 1.0, total)  # a query that sees nothing says nothing
-    acc = acc / (total[:, None] * (1 - RATE / DROPS))
+    nothing = most == HIDDEN  # a query that sees nothing says nothing, and no key hears of it on the way back
+    total = tl.where(nothing, 1.0, total)
+    acc = tl.where(nothing[:, None], 0.0, acc / (total[:, None] * (1 - RATE / DROPS)))
     o_at = OUT + (b.to(tl.int64) * L + i[:, None]) * H * K + h * K + x[None, :]
     tl.store(o_at, acc.to(OUT.dtype.element_ty), mask=(i < L)[:, None])
-    tl.store(LSE + bh * L + i, most + tl.math.log2(total), mask=i < L)
+    tl.store(LSE + bh * L + i, tl.where(nothing, -HIDDEN, most + tl.math.log2(total)), mask=i < L)
 
 
 @triton.jit

@@ -48,6 +48,7 @@ def attend(
     if seen is None and (L % OWN or T % STEP):  # then the ends of a sequence have to be looked for
         whole_BL = torch.ones(B, L, dtype=torch.int32, device=device)
         seen = tiles(whole_BL, whole_BL if T == L else whole_BL.new_ones(B, T))
+    gate = gate if by_distance_HW is not None else None  # there is nothing to gate
     if by_distance_HW is not None and gate is None:
         gate = torch.ones(B, query_BLHK.shape[-2], L, device=device)
     gates = (None, *gate) if isinstance(gate, tuple) else (gate, None, None, None)
@@ -122,9 +123,17 @@ def _common(q: Tensor, k: Tensor, d: Tensor | None, spans: Tensor | None, far: i
     }
 
 
+def _stages(kernel: tuple[int, int], width: int) -> int:
+    """Wide heads fill the shared memory of smaller cards sooner."""
+    return min(2, kernel[1]) if width > 64 else kernel[1]
+
+
 def _apart(q: Tensor, k: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     if k is None or v is None:
         q, k, v = q.unbind(2)
+    if v.stride() != k.stride():  # both are read by the same
+        k, v = k.contiguous(), v.contiguous()
+    assert q.stride(-1) == k.stride(-1) == 1
     return q, k, v
 
 
@@ -160,10 +169,11 @@ def attention(
     made = torch.empty_like(lse) if gw is not None else lse.new_empty(0)
     table = None if d is None else F.pad(d, MARGIN)
     inputs = _ready(q, made if c is None else c, gw, gb, gs, table, i_spans, here, i_ranges, seed)
-    kernels.forward[(-(-L // OWN) * B * H,)](
-        q, k, v, *inputs, o, lse, **_common(q, k, d, i_spans, far, rate), GATE=gw is not None,
-        HOLES=here is not None, BM=OWN, BN=STEP, num_warps=FORWARD[0], num_stages=FORWARD[1],
-    )  # fmt: skip
+    with torch.cuda.device_of(q):  # Triton launches on the current one
+        kernels.forward[(-(-L // OWN) * B * H,)](
+            q, k, v, *inputs, o, lse, **_common(q, k, d, i_spans, far, rate), GATE=gw is not None,
+            HOLES=here is not None, BM=OWN, BN=STEP, num_warps=FORWARD[0], num_stages=FORWARD[1],
+        )  # fmt: skip
     return o, lse, made
 
 
@@ -214,15 +224,17 @@ def attention_backward(
     c_, gw_, gb_, gs_, d_, i_, j_, ir_, jr_, here_, seed_ = _ready(
         q, gates, gw, gb, gs, table, i_spans, j_spans, i_ranges, j_ranges, here, seed
     )
-    kernels.backward_queries[(rows * B * H,)](
-        q, k, v, c_, gw_, gb_, gs_, d_, i_, here_, ir_, seed_, o, do, lse, delta, dq, dc, part, **common,
-        out_l=dq.stride(1), ROOT=K**-0.5, GATE=gw is not None, HOLES=here is not None, BM=OWN, BN=STEP,
-        num_warps=QUERIES[0], num_stages=QUERIES[1],
-    )  # fmt: skip
-    kernels.backward_keys[(-(-T // OWN) * B * H,)](
-        q, k, v, c_, d_, j_, jr_, seed_, do, lse, delta, dk, dv, **common, out_l=dk.stride(1),
-        ROOT=K**-0.5, BM=STEP, BN=OWN, num_warps=KEYS[0], num_stages=KEYS[1],
-    )  # fmt: skip
+    with torch.cuda.device_of(q):  # Triton launches on the current one
+        kernels.backward_queries[(rows * B * H,)](
+            q, k, v, c_, gw_, gb_, gs_, d_, i_, here_, ir_, seed_, o, do, lse, delta, dq, dc, part, **common,
+            out_l=dq.stride(1), ROOT=K**-0.5, GATE=gw is not None, HOLES=here is not None, BM=OWN, BN=STEP,
+            num_warps=QUERIES[0], num_stages=_stages(QUERIES, K),
+        )  # fmt: skip
+    with torch.cuda.device_of(q):  # Triton launches on the current one
+        kernels.backward_keys[(-(-T // OWN) * B * H,)](
+            q, k, v, c_, d_, j_, jr_, seed_, do, lse, delta, dk, dv, **common, out_l=dk.stride(1),
+            ROOT=K**-0.5, BM=STEP, BN=OWN, num_warps=KEYS[0], num_stages=KEYS[1],
+        )  # fmt: skip
     none = [lse.new_empty(0) for _ in range(4)]
     pieces = (together, dk, dv) if dq is together else (together, none[0], none[1])
     if d is None:
@@ -235,10 +247,12 @@ def attention_backward(
     space = lse.new_empty((rows * offsets * H * shares, OWN * STEP))
     found = lse.new_empty((rows, offsets, H, shares, diagonals))
     near = {name: value for name, value in common.items() if name not in ("T", "far", "BIAS", "EVEN")}
-    kernels.backward_distances[(rows * offsets, H, shares)](
-        q, k, v, c_, d_, i_, here_, seed_, do, lse, delta, space, found, **near, HOLES=here is not None, B=B,
-        lowest=lowest, OFFSETS=offsets, BM=OWN, BN=STEP, Y=diagonals, num_warps=DISTANCES[0], num_stages=DISTANCES[1],
-    )  # fmt: skip
+    with torch.cuda.device_of(q):  # Triton launches on the current one
+        kernels.backward_distances[(rows * offsets, H, shares)](
+            q, k, v, c_, d_, i_, here_, seed_, do, lse, delta, space, found, **near, HOLES=here is not None, B=B,
+            lowest=lowest, OFFSETS=offsets, BM=OWN, BN=STEP, Y=diagonals, num_warps=DISTANCES[0],
+            num_stages=_stages(DISTANCES, K),
+        )  # fmt: skip
     by_head = part.sum((0, 2))
     dd = _by_distance(found, lowest, by_head[:, 2 * K + 3], by_head[:, 2 * K + 4], L)
     return *pieces, dc, by_head, dd
@@ -277,7 +291,8 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 
 def _gradients(ctx: Any, do: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    tensors, seen, output = ctx.saved_tensors[:8], ctx.saved_tensors[8:14], ctx.saved_tensors[14:]
+    saved = ctx.saved_tensors  # once: activations that are computed again can be read only once
+    tensors, seen, output = saved[:8], saved[8:14], saved[14:]
     dq, dk, dv, dc, dgate, dd = attention_backward(do, *tensors, ctx.far, *seen, ctx.rate, *output)
     (_, k, _, c, gw, _, _, d), K = tensors, dq.shape[-1]
     gates: tuple[Tensor | None, ...] = (None, None, None)

@@ -147,6 +147,7 @@ def _gelu_backward(DY, X, BIAS, DX, DBIAS, N, D, ROWS: tl.constexpr, COLUMNS: tl
 
 
 def added_and_normed(x: Tensor, branch: Tensor, weight: Tensor, bias: Tensor, epsilon: float, dropout: float) -> Tensor:
+    dropout = dropout if round(dropout * DROPS.value) else 0.0
     seed = torch.randint(1 << 31, (1,), device=x.device) if dropout else None
     return residual(x, branch, weight, bias, epsilon, seed, dropout)[0]
 
@@ -160,10 +161,11 @@ def residual(
     N = x.numel() // D
     y, s = x.new_empty(x.shape), x.new_empty(x.shape)
     mean, scale = (x.new_empty(x.shape[:-1], dtype=torch.float32) for _ in range(2))
-    _norm_forward[(-(-N // NORM),)](
-        x.contiguous(), branch.contiguous(), weight, bias, x if seed is None else seed, y, s, mean, scale, N, D,
-        epsilon, RATE=round(rate * DROPS.value), ROWS=NORM, WIDE=triton.next_power_of_2(D), num_warps=4,
-    )  # fmt: skip
+    with torch.cuda.device_of(x):  # Triton launches on the current one
+        _norm_forward[(-(-N // NORM),)](
+            x.contiguous(), branch.contiguous(), weight, bias, x if seed is None else seed, y, s, mean, scale, N, D,
+            epsilon, RATE=round(rate * DROPS.value), ROWS=NORM, WIDE=triton.next_power_of_2(D), num_warps=4,
+        )  # fmt: skip
     return y, s, mean, scale
 
 
@@ -183,10 +185,11 @@ def residual_backward(
     programs = max(1, min(NORM_PROGRAMS, -(-N // NORM_BACK)))
     dx, dbranch = s.new_empty(s.shape), s.new_empty(s.shape if rate else (0,))
     sums = mean.new_empty((2, programs, D))
-    _norm_backward[(programs,)](
-        dy.contiguous(), s, mean, scale, weight, s if seed is None else seed, dx, dbranch, sums[0], sums[1], N, D,
-        RATE=round(rate * DROPS.value), ROWS=NORM_BACK, WIDE=triton.next_power_of_2(D), num_warps=4,
-    )  # fmt: skip
+    with torch.cuda.device_of(s):  # Triton launches on the current one
+        _norm_backward[(programs,)](
+            dy.contiguous(), s, mean, scale, weight, s if seed is None else seed, dx, dbranch, sums[0], sums[1], N, D,
+            RATE=round(rate * DROPS.value), ROWS=NORM_BACK, WIDE=triton.next_power_of_2(D), num_warps=4,
+        )  # fmt: skip
     dweight, dbias = sums.sum(1).unbind()
     return dx, dbranch, dweight.clone(), dbias.clone()
 
@@ -204,8 +207,9 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 
 def _gradients(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    dx, dbranch, dweight, dbias = residual_backward(dy, *ctx.saved_tensors, ctx.rate)
-    dtype = ctx.saved_tensors[3].dtype
+    saved = ctx.saved_tensors  # once: activations that are computed again can be read only once
+    dx, dbranch, dweight, dbias = residual_backward(dy, *saved, ctx.rate)
+    dtype = saved[3].dtype
     return dx, dbranch if ctx.rate else dx, dweight.to(dtype), dbias.to(dtype), None, None, None
 
 
@@ -219,7 +223,8 @@ def gelu(x: Tensor, bias: Tensor) -> Tensor:
     y = x.new_empty(x.shape)
     rows, columns = GELU
     grid = (-(-N // rows), -(-D // columns))
-    _gelu_forward[grid](x.contiguous(), bias, y, N, D, ROWS=rows, COLUMNS=columns, num_warps=4)
+    with torch.cuda.device_of(x):  # Triton launches on the current one
+        _gelu_forward[grid](x.contiguous(), bias, y, N, D, ROWS=rows, COLUMNS=columns, num_warps=4)
     return y
 
 
@@ -236,9 +241,10 @@ def gelu_backward(dy: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = GELU_BACK
     programs = max(1, min(GELU_PROGRAMS, -(-N // rows)))
     sums = x.new_empty((programs, D), dtype=torch.float32)
-    _gelu_backward[(programs, -(-D // columns))](
-        dy.contiguous(), x.contiguous(), bias, dx, sums, N, D, ROWS=rows, COLUMNS=columns, num_warps=4
-    )
+    with torch.cuda.device_of(x):  # Triton launches on the current one
+        _gelu_backward[(programs, -(-D // columns))](
+            dy.contiguous(), x.contiguous(), bias, dx, sums, N, D, ROWS=rows, COLUMNS=columns, num_warps=4
+        )
     return dx, sums.sum(0)
 
 
@@ -252,8 +258,9 @@ def _remember_gelu(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> N
 
 
 def _gradients_of_gelu(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor]:
-    dx, dbias = gelu_backward(dy, *ctx.saved_tensors)
-    return dx, dbias.to(ctx.saved_tensors[1].dtype)
+    x, bias = ctx.saved_tensors
+    dx, dbias = gelu_backward(dy, x, bias)
+    return dx, dbias.to(bias.dtype)
 
 
 gelu.register_autograd(_gradients_of_gelu, setup_context=_remember_gelu)

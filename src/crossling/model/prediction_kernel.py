@@ -84,14 +84,17 @@ def rows(
     loss_M, sum_M = torch.empty(2, M, dtype=torch.float32, device=logits_MV.device)
     right_M, drawn_M = torch.empty_like(targets_M), torch.empty_like(targets_M)
     block = min(lanes, triton.next_power_of_2(padded))
-    _row[(M,)](
-        logits_MV, targets_M, loss_M if noise_M is None else noise_M, loss_M, sum_M, right_M, drawn_M, pieces, padded,
-        DRAW=noise_M is not None, BLOCK=block, STEPS=triton.next_power_of_2(-(-padded // block)), num_warps=8,
-    )  # fmt: skip
+    with torch.cuda.device_of(logits_MV):  # Triton launches on the current one
+        _row[(M,)](
+            logits_MV, targets_M, loss_M if noise_M is None else noise_M, loss_M, sum_M, right_M, drawn_M, pieces,
+            padded, DRAW=noise_M is not None, BLOCK=block, STEPS=triton.next_power_of_2(-(-padded // block)),
+            num_warps=8,
+        )  # fmt: skip
     if not learn:
         return loss_M, right_M, drawn_M, None
     dbias_GV = torch.empty(GROUPS, padded, dtype=torch.float32, device=logits_MV.device)
-    _gradient[(-(-padded // COLUMNS), GROUPS)](
-        logits_MV, targets_M, sum_M, dbias_GV, M, pieces, padded, COLUMNS=COLUMNS, num_warps=8
-    )
+    with torch.cuda.device_of(logits_MV):  # Triton launches on the current one
+        _gradient[(-(-padded // COLUMNS), GROUPS)](
+            logits_MV, targets_M, sum_M, dbias_GV, M, pieces, padded, COLUMNS=COLUMNS, num_warps=8
+        )
     return loss_M, right_M, drawn_M, dbias_GV.sum(0)

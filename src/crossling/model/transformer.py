@@ -58,10 +58,11 @@ class FeedForward(nn.Sequential):
         super().__init__(into, nn.GELU(), nn.Linear(config.intermediate_size, config.hidden_size))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        if not by_kernel(hidden):
-            return super().forward(hidden)
         into, _, out = self
-        return out(kernel.gelu(F.linear(hidden, into.weight), into.bias))  # type: ignore[arg-type]
+        # What is wrapped round the first map, an adapter or a hook, would be passed over.
+        if type(into) is not nn.Linear or into._forward_hooks or into._forward_pre_hooks or not by_kernel(hidden):
+            return super().forward(hidden)
+        return out(kernel.gelu(F.linear(hidden, into.weight), into.bias))
 
 
 class Embeddings(nn.Module):
