@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crossling import progress
-from crossling.progress import Progress, duration
+from crossling.progress import Counted, Progress, duration, watched
 
 
 def test_duration() -> None:
@@ -68,3 +68,13 @@ def test_a_terminal_has_a_bar_with_the_same_words(
     assert "5/20" in last
     assert "loss 3" in last
     assert "12 s left" in last
+
+
+def test_parts_add_up_and_things_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with Counted("sentences", 5) as shown:
+        shown.add(2)
+        shown.add(3)
+    assert list(watched("sets", ["a", "b"], str.upper)) == ["a", "b"]
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("sentences 5/5")
+    assert second.startswith("sets 2/2  B")

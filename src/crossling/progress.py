@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
+
+T = TypeVar("T")
 
 QUIET_SECONDS = 15.0  # between two lines where there is no terminal
 
@@ -54,6 +57,24 @@ class Progress:
         elif self.shown and (now - self.spoken >= QUIET_SECONDS or done == self.total):
             self.spoken = now
             say(f"{self.title} {done}/{self.total}  {note}  {duration(left)} left")
+
+
+class Counted(Progress):
+    """For work that is done in parts, here and there: it knows how much there is by now."""
+
+    done = 0
+
+    def add(self, more: int) -> None:
+        self.done += more
+        self.update(self.done, "")
+
+
+def watched(title: str, things: Sequence[T], name: Callable[[T], str]) -> Iterator[T]:
+    """Each of them, under a bar."""
+    with Progress(title, len(things)) as progress:
+        for done, each in enumerate(things, start=1):
+            yield each
+            progress.update(done, name(each))
 
 
 def say(line: str) -> None:

@@ -23,9 +23,10 @@ from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder, Links
-from crossling.evaluate.measured import Measured, choose, numbers, watched
+from crossling.evaluate.measured import Measured, choose, numbers
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Score
+from crossling.progress import watched
 
 PROTOCOLS = {"ot": "xlm-align-ot", "argmax": "mutual-argmax", "itermax": "itermax"}
 PAIRS_AT_ONCE = 1024

@@ -24,11 +24,12 @@ from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import Measured, choose, numbers, pair_name, watched
+from crossling.evaluate.measured import Measured, choose, numbers, pair_name
 from crossling.evaluate.mining import NEIGHBOURS, one_to_one
 from crossling.evaluate.neighbours import Vectors, neighbours
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Score
+from crossling.progress import watched
 
 METRICS = ("f1", "precision", "recall")
 SPLITS = ("dev", "test")  # the threshold comes from the first

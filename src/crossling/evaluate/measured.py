@@ -7,7 +7,7 @@ come from the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,7 +19,6 @@ from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row
 from crossling.metrics.bootstrap import intervals
 from crossling.metrics.values import f1, share
-from crossling.progress import Progress
 
 T = TypeVar("T")
 
@@ -55,24 +54,6 @@ def pair_name(first: str, second: str) -> str:
     """Of a row: as the papers do with English the other language alone, else the codes of both."""
     others = [language for language in (first, second) if language != "en"]
     return others[0] if len(others) == 1 else f"{first}-{second}"
-
-
-class Counted(Progress):
-    """A bar for work that is done in parts, here and there."""
-
-    done = 0
-
-    def add(self, more: int = 1, note: str = "") -> None:
-        self.done += more
-        self.update(self.done, note)
-
-
-def watched(title: str, sets: Sequence[T], name: Callable[[T], str]) -> Iterator[T]:
-    """Each of the sets, under a bar."""
-    with Progress(title, len(sets)) as progress:
-        for done, each in enumerate(sets, start=1):
-            yield each
-            progress.update(done, name(each))
 
 
 def choose(sets: Sequence[T], name: Callable[[T], str], languages: Sequence[str] | None, where: object) -> list[T]:

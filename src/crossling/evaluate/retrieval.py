@@ -24,9 +24,10 @@ from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import Counted, Measured, choose, numbers, pair_name
+from crossling.evaluate.measured import Measured, choose, numbers, pair_name
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row, Score
+from crossling.progress import Counted
 
 QUERIES_AT_ONCE = 1024
 MEMORY = 2 << 30  # bytes of sentence vectors at all layers that are kept at once
