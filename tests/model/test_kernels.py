@@ -92,7 +92,7 @@ def compared(
 
     found, again, expected = run(True), run(True), run(False)
     assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
-    if ON_GPU:
+    if ON_GPU and len(found) > 2:
         # Sums over all queries cancel: of one small parameter bfloat16 leaves little, of all of them together enough.
         found, expected = ([*each[:2], torch.cat([one.flatten() for one in each[2:]])] for each in (found, expected))
     for one, true in zip(found, expected, strict=True):

@@ -261,7 +261,8 @@ def _query_tiles(
 def backward_queries(
     Q, KEY, V, C, GW, GB, GS, D, I_SPAN, HERE, RANGES, SEED, OUT, DO, LSE, DELTA, DQ, DC, PART, q_b, q_h, q_l, k_b, k_h,
     k_l, out_l, H, L, T, far, SCALE, ROOT, BIAS: tl.constexpr, GATE: tl.constexpr, SEG: tl.constexpr,
-    HOLES: tl.constexpr, EVEN: tl.constexpr, RATE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, K: tl.constexpr,
+    HOLES: tl.constexpr, EVEN: tl.constexpr, RATE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, NEAR: tl.constexpr,
+    K: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(L, BM)
     tile, bh = tl.program_id(0) % tiles, tl.program_id(0) // tiles  # one axis: the others end at 65,535
@@ -289,7 +290,7 @@ def backward_queries(
         c = tl.load(C + bh * L + i, mask=inside, other=0.0) * LOG2E
         d = D + h * (2 * L - 1 + 2 * PAD) + L - 1 + PAD
         d_left, d_right = tl.load(d + 1 - L), tl.load(d + L - 1)
-        near, beyond = _near(i0, far, T, BM, BN)
+        near, beyond = _near(i0, far, T, BM, NEAR)  # what `backward_distances` does not count is counted here
     first, last = _full(start, stop, inner, outer, BN)
     dq, dc, left, right = _query_tiles(
         dq, none, none, none, q, do, c, lse, delta, i, lo, hi, first, last, last, last, k_ptr, v_ptr, here_ptr, k_l,

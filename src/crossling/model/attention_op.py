@@ -13,10 +13,31 @@ from torch import Tensor
 from crossling.model import attention_kernel as kernels
 
 OWN, STEP = 64, 64  # a program owns so many queries or keys and walks over the others in such steps
-FORWARD, QUERIES, KEYS, DISTANCES = (4, 3), (4, 3), (4, 2), (4, 3)  # warps and stages of each kernel
 SHARES = 4  # of the batch, for the gradient of the distances
 MARGIN = (kernels.PAD.value, kernels.PAD.value)
 PADDING = 1 << 30  # as the number of a sequence: after all others, as padding is in its row
+
+
+class Launch(NamedTuple):
+    """How a kernel runs. With fewer registers than the compiler would take, more programs share a processor."""
+
+    stages: int
+    registers: int | None = None
+    step: int = STEP  # of the walk
+    warps: int = 4
+
+    def options(self, width: int) -> dict[str, int | None]:
+        """Wide heads need all registers, and fill the shared memory of smaller cards sooner."""
+        if width > 64:
+            return {"num_warps": self.warps, "num_stages": min(2, self.stages)}
+        return {"num_warps": self.warps, "num_stages": self.stages, "maxnreg": self.registers}
+
+
+# Without a bias, and with one: the fastest that were measured on an H200.
+FORWARD = Launch(3), Launch(2, registers=128)
+QUERIES = Launch(3, step=32), Launch(3, registers=128, step=32)
+KEYS = (Launch(3, registers=168, step=32),) * 2
+DISTANCES = Launch(3)
 
 
 class Tiles(NamedTuple):
@@ -123,11 +144,6 @@ def _common(q: Tensor, k: Tensor, d: Tensor | None, spans: Tensor | None, far: i
     }
 
 
-def _stages(kernel: tuple[int, int], width: int) -> int:
-    """Wide heads fill the shared memory of smaller cards sooner."""
-    return min(2, kernel[1]) if width > 64 else kernel[1]
-
-
 def _apart(q: Tensor, k: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     if k is None or v is None:
         q, k, v = q.unbind(2)
@@ -169,10 +185,11 @@ def attention(
     made = torch.empty_like(lse) if gw is not None else lse.new_empty(0)
     table = None if d is None else F.pad(d, MARGIN)
     inputs = _ready(q, made if c is None else c, gw, gb, gs, table, i_spans, here, i_ranges, seed)
+    how = FORWARD[d is not None]
     with torch.cuda.device_of(q):  # Triton launches on the current one
         kernels.forward[(-(-L // OWN) * B * H,)](
             q, k, v, *inputs, o, lse, **_common(q, k, d, i_spans, far, rate), GATE=gw is not None,
-            HOLES=here is not None, BM=OWN, BN=STEP, num_warps=FORWARD[0], num_stages=FORWARD[1],
+            HOLES=here is not None, BM=OWN, BN=how.step, **how.options(K),
         )  # fmt: skip
     return o, lse, made
 
@@ -224,16 +241,16 @@ def attention_backward(
     c_, gw_, gb_, gs_, d_, i_, j_, ir_, jr_, here_, seed_ = _ready(
         q, gates, gw, gb, gs, table, i_spans, j_spans, i_ranges, j_ranges, here, seed
     )
+    by_query, by_key = QUERIES[d is not None], KEYS[d is not None]
     with torch.cuda.device_of(q):  # Triton launches on the current one
         kernels.backward_queries[(rows * B * H,)](
             q, k, v, c_, gw_, gb_, gs_, d_, i_, here_, ir_, seed_, o, do, lse, delta, dq, dc, part, **common,
-            out_l=dq.stride(1), ROOT=K**-0.5, GATE=gw is not None, HOLES=here is not None, BM=OWN, BN=STEP,
-            num_warps=QUERIES[0], num_stages=_stages(QUERIES, K),
+            out_l=dq.stride(1), ROOT=K**-0.5, GATE=gw is not None, HOLES=here is not None, BM=OWN,
+            BN=by_query.step, NEAR=STEP, **by_query.options(K),
         )  # fmt: skip
-    with torch.cuda.device_of(q):  # Triton launches on the current one
         kernels.backward_keys[(-(-T // OWN) * B * H,)](
             q, k, v, c_, d_, j_, jr_, seed_, do, lse, delta, dk, dv, **common, out_l=dk.stride(1),
-            ROOT=K**-0.5, BM=STEP, BN=OWN, num_warps=KEYS[0], num_stages=KEYS[1],
+            ROOT=K**-0.5, BM=by_key.step, BN=OWN, **by_key.options(K),
         )  # fmt: skip
     none = [lse.new_empty(0) for _ in range(4)]
     pieces = (together, dk, dv) if dq is together else (together, none[0], none[1])
@@ -250,8 +267,7 @@ def attention_backward(
     with torch.cuda.device_of(q):  # Triton launches on the current one
         kernels.backward_distances[(rows * offsets, H, shares)](
             q, k, v, c_, d_, i_, here_, seed_, do, lse, delta, space, found, **near, HOLES=here is not None, B=B,
-            lowest=lowest, OFFSETS=offsets, BM=OWN, BN=STEP, Y=diagonals, num_warps=DISTANCES[0],
-            num_stages=_stages(DISTANCES, K),
+            lowest=lowest, OFFSETS=offsets, BM=OWN, BN=STEP, Y=diagonals, **DISTANCES.options(K),
         )  # fmt: skip
     by_head = part.sum((0, 2))
     dd = _by_distance(found, lowest, by_head[:, 2 * K + 3], by_head[:, 2 * K + 4], L)
