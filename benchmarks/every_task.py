@@ -1,6 +1,6 @@
 """Every task that a data folder has something for, with one model after the other, and one page about all of them.
 
-    python benchmarks/every_task.py DATA OUT MODEL... [--steps 100]
+    python benchmarks/every_task.py DATA OUT MODEL... [--steps 100] [--only xnli,udpos]
 
 Tasks that need no training are measured as they are, the others fine-tuned for a few steps at a high rate and scored
 in every language: to see every path work, not to rank models. What is finished is not done again.
@@ -26,7 +26,7 @@ def main() -> None:
     told: list[dict[str, object]] = []
     for model in asked.models:
         home = asked.out / Path(model).name
-        for task in (*FREE, *SETS):
+        for task in asked.only or (*FREE, *SETS):
             started = time.monotonic()
             try:
                 rows = _measured(model, task, asked.data, home, asked.steps)
@@ -62,6 +62,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("out", type=Path)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--only", type=lambda names: names.split(","), help="these tasks, for a process of its own")
     return parser.parse_args()
 
 

@@ -8,7 +8,7 @@
 cd "$(dirname "$0")/.." || exit 2
 folder=${1:-benchmarks/results}
 seconds=${2:-345}
-export PYTHONPATH=src PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
+export PYTHONPATH=src PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 python=${PYTHON:-python3}
 mkdir -p "$folder" || exit 2
 
@@ -26,6 +26,7 @@ run() { # file, share of what is left in percent, benches
 
 run parts 35 attention head
 run step 75 step
+run recipes 75 recipes
 run growth 75 growth
 run sentences 100 encode evaluate
 "$python" benchmarks/speed.py "$folder/$(date +%F)"-speed-*.json

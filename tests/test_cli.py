@@ -32,6 +32,7 @@ VERBS = [
     "align",
     "embed",
     "mine",
+    "translate",
     "report",
     "export",
     "bench",

@@ -11,12 +11,13 @@ PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
 ORDER = [
     "errors", "hub", "disk", "progress", "templates", "settings", "tasks", "distributed", "hardware", "babel",
     "corpora", "benchmarks", "metrics", "quality", "sampling", "vocabulary", "data", "model", "objectives", "train",
-    "transfer", "evaluate", "recipe", "load", "finetune", "probes", "recipes", "inspect", "export", "examples", "demo",
-    "bench", "cli", "__main__",
+    "transfer", "translation", "evaluate", "recipe", "load", "finetune", "probes", "recipes", "inspect", "export",
+    "examples", "demo", "bench", "cli", "__main__",
 ]  # fmt: skip
 STRANGERS = {("model", room) for room in ("corpora", "quality", "sampling", "vocabulary", "data")} | {
     ("evaluate", "train"),
     ("transfer", "train"),
+    ("translation", "train"),
 }  # (room, room to its left that it does without all the same)
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -35,6 +35,7 @@ HOMES = {
     "mine": "crossling.evaluate.mining",
     "pretrain": "crossling.recipe.pretrain",
     "report": "crossling.evaluate.report",
+    "translate": "crossling.translation.translate",
     "vocab": "crossling.vocabulary.vocab",
 }
 ROOMS = [

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from crossling.recipe.pretrain import pretrain as pretrain
     from crossling.recipe.recipe import Recipe as Recipe
     from crossling.recipe.start import Start as Start
+    from crossling.translation.translate import translate as translate
     from crossling.vocabulary.vocab import vocab as vocab
     from crossling.vocabulary.vocabulary import Vocabulary as Vocabulary
 
@@ -67,6 +68,7 @@ _HOMES = {
     "pretrain": "recipe.pretrain",
     "recipes": "recipes",
     "report": "evaluate.report",
+    "translate": "translation.translate",
     "vocab": "vocabulary.vocab",
 }
 __all__ = sorted(_HOMES)
@@ -106,4 +108,4 @@ def _is_command_line() -> bool:
 # then. The command line does without, so that its help does not wait for torch; so does a worker, which imports what it
 # needs.
 if not _is_command_line() and parent_process() is None:
-    import_module("crossling.model.tasks")
+    import_module("crossling.model.pretrained")

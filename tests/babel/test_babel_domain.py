@@ -76,7 +76,7 @@ def test_both_folders_have_the_same_files(folders: dict[str, Path]) -> None:
 def test_a_general_folder_has_the_bytes_it_had_before_there_were_domains_and_tasks(tmp_path: Path) -> None:
     folder = babel(tmp_path / "out", languages=3, sentences=60, test_sentences=10, alignment_sentences=5)
     digest = hashlib.sha256()
-    for place in ("corpora", "data/tatoeba", "data/word-alignment", "truth/frames.jsonl.gz", "truth/noise.jsonl.gz"):
+    for place in ("corpora", "data/tatoeba/v1", "data/word-alignment", "truth/frames.jsonl.gz", "truth/noise.jsonl.gz"):
         below = [folder / place, *sorted((folder / place).rglob("*"))]
         for file in (file for file in below if file.is_file()):
             content = file.read_bytes()

@@ -87,8 +87,14 @@ class Made:
             return {" ".join(word for word, _ in sentence) for sentence in self.tagged(name, split, code)}
         if name == "xquad":
             return {line for paragraph in self.squad(split, code) for line in paragraph["context"].split("\n")}
+        if name == "translation":
+            return {*self.lines(split, code)}
         pair = f"{code}-qaa" if code != "qaa" else "qab-qaa"
         return {*self.side(pair, split, code).values()}
+
+    def lines(self, split: str, code: str) -> list[str]:
+        """Of the parallel text."""
+        return (self.data / "translation" / f"{split}.{code}").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.fixture(scope="module", params=list(DOMAINS))
@@ -112,6 +118,11 @@ def test_files_have_the_names_that_readers_know(made: Made) -> None:
     for code in CODES:
         expected |= {f"{name}/{split}-{code}.tsv" for name in TABLES for split in ("dev", "test")}
         expected |= {f"xquad/dev-{code}.json", f"xquad/xquad.{code}.json"}
+        into = "qaa" if code != "qaa" else "qab"
+        for split in ("dev", "test"):
+            expected |= {f"{name}/translated/{into}/{split}-{code}.tsv" for name in TABLES}
+            expected |= {f"xquad/translated/{into}/{split}-{code}.json"}
+        expected |= {f"translation/{split}.{code}" for split in ("train", "dev", "test")}
         if code != "qaa":
             expected |= {f"{name}/translated/{code}/train.tsv" for name in TABLES}
             expected |= {f"xquad/translated/{code}/train.json"}
@@ -187,6 +198,37 @@ def test_the_command_takes_the_sizes(
 # ---- parallel rows ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_what_is_scored_has_its_translation_without_labels(made: Made, split: str) -> None:
+    """For a model that reads both: in the pivot, and the pivot's own rows in the next language."""
+    for code in CODES:
+        into = "qaa" if code != "qaa" else "qab"
+
+        def translated(name: str, ending: str = "tsv", place: str = f"{into}/{split}-{code}") -> str:
+            return (made.data / name / "translated" / f"{place}.{ending}").read_text(encoding="utf-8")
+
+        for name in LABELS:
+            assert [tuple(line.split("\t")) for line in translated(name).splitlines()] == [
+                row[:2] for row in made.rows(name, split, into)
+            ]
+        for name in ("udpos", "panx"):
+            blocks = translated(name).removesuffix("\n\n").split("\n\n")
+            words = [[word for word, _ in sentence] for sentence in made.tagged(name, split, into)]
+            assert [block.split("\n") for block in blocks] == words
+        bare = [
+            paragraph
+            for article in json.loads(translated("xquad", "json"))["data"]
+            for paragraph in article["paragraphs"]
+        ]
+        full = made.squad(split, into)
+        assert [paragraph["context"] for paragraph in bare] == [paragraph["context"] for paragraph in full]
+        asked = [[(question["id"], question["question"]) for question in each["qas"]] for each in full]
+        assert [[(question["id"], question["question"]) for question in each["qas"]] for each in bare] == asked
+        assert not any(question["answers"] for paragraph in bare for question in paragraph["qas"])
+    both = [made.data / "tatoeba" / place for place in ("v1/tatoeba.qaa-qab.qaa", "translated/qaa/tatoeba.qaa-qab.qab")]
+    assert both[0].read_bytes() == both[1].read_bytes()
+
+
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_row_i_is_the_same_example_in_every_language(made: Made, split: str) -> None:
     for name in LABELS:
@@ -211,6 +253,18 @@ def test_a_sentence_of_one_language_has_one_translation_in_each_other(made: Made
                 partners[here[side]].add(there[side])
         assert {len(found) for found in partners.values()} == {1}
         assert len(set.union(*partners.values())) == len(partners)
+
+
+def test_lines_of_parallel_text_say_what_their_frames_say_in_every_language(made: Made) -> None:
+    """Names and numbers of a frame, which all languages share as far as their sounds allow, are on the same lines."""
+    for split in ("train", "dev", "test"):
+        meant = list(frames(made.folder, f"translation/{split}"))
+        for code in CODES:
+            said = made.lines(split, code)
+            assert len(said) == len(meant)
+            for frame, line in zip(meant, said, strict=True):
+                digits = sorted(concept for concept in frame.concepts().values() if concept.isdigit())
+                assert sorted(word for word in line.split() if word.isdigit()) == digits
 
 
 # ---- held-out meaning ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,16 +26,16 @@ ROWS = {
     "step": [
         *("matrix product of 512^3", "xlm_e, batch 4", "xlm_e, batch 8", "xlm_e, best batch"),
         *("xlm_e, batch", "xlm_e, packed bitext, batch 4", "xlm_e, recompute, batch 4"),
-        *("xlm_e, text and bitext, batch 4", "infoxlm (MLM, TLM, contrast), batch 4", "veco (CA-MLM, TLM), batch 4"),
-        *("waiting for the loader, batch", "xlm_r (MLM), batch 4"),
+        *("xlm_e, text and bitext, batch 4", "waiting for the loader, batch"),
     ],
+    "recipes": ["infoxlm (MLM, TLM, contrast), batch 4", "veco (CA-MLM, TLM), batch 4", "xlm_r (MLM), batch 4"],
     "attention": [
         *["gated attention 4x2x64x32, both ways"] * 2,
         "gated attention 4x2x64x32, both ways, rows with borders, gate made by the queries",
     ],
     "head": ["head, 38 x 64 x 1,000: loss, gradients, draws"],
-    "encode": ["embedding 360 sentences"],
-    "evaluate": ["Tatoeba, 3 pairs, 3 layers"],
+    "encode": ["embedding 240 sentences"] * 2,
+    "evaluate": ["Tatoeba, 2 pairs, 3 layers"],
     "growth": [
         *("length 32", "length 64", "vocabulary 500", "vocabulary 1,000"),
         *("batch 4", "batch 8", "layers 1", "layers 2"),
@@ -72,7 +73,7 @@ def test_a_bench_yields_its_rows(name: str) -> None:
 
 
 def test_every_bench_is_tested_and_named_for_the_command_line() -> None:
-    assert [*BENCHES] == ["step", "attention", "head", "data", "encode", "evaluate", "growth"]
+    assert [*BENCHES] == ["step", "recipes", "attention", "head", "data", "encode", "evaluate", "growth"]
     assert {*BENCHES} == {*ROWS, "data"}
 
 
@@ -98,7 +99,7 @@ def test_what_fails_is_told_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch
     rows: list[Row] = []
     with pytest.warns(UserWarning, match=r"ELECTRA pair.* RuntimeError: no such kernel$"), pytest.raises(Failed) as end:
         rows.extend(bench(["step"]))  # extend keeps what came before the end
-    assert [row.name for row in rows if row.name.startswith("xlm_r")]
+    assert rows[-1].name.startswith("waiting for the loader")
     assert {row.peer for row in rows if row.name in ("xlm_e, batch 4", "xlm_e, batch 8")} == {None}
     assert "ELECTRA pair" in str(end.value)
 
@@ -133,6 +134,49 @@ def test_without_sentence_transformers_ours_is_measured_alone(name: str, monkeyp
     [row] = bench([name])
     assert (row.peer, row.ratio) == (None, None)
     assert row.ours > 0
+
+
+@pytest.mark.parametrize("name", ["encode", "evaluate"])
+def test_a_peer_that_breaks_leaves_our_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise OSError("no such module")
+
+    monkeypatch.setattr(sentences, "find_spec", lambda _: True)
+    monkeypatch.setattr(sentences, "_peer", broken)
+    rows: list[Row] = []
+    with pytest.warns(UserWarning, match="Sentence Transformers.* OSError: no such module"), pytest.raises(Failed):
+        rows.extend(bench([name]))
+    assert [(row.peer, row.ratio) for row in rows] == [(None, None)]
+
+
+@pytest.mark.parametrize("name", ["encode", "evaluate"])
+def test_no_bench_of_sentences_asks_the_network(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refuse(*address: Any, **_: Any) -> None:
+        asked.append(address)
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert [*bench([name])]
+    assert asked == []
+
+
+def test_what_takes_long_is_not_measured_three_times(at: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 3.0, 3.0, 7.0])
+    monkeypatch.setattr("crossling.bench.sentences.time.perf_counter", lambda: next(clock))
+    calls: list[int] = []
+    assert sentences._seconds(replace(at, times=3), lambda: calls.append(1)) == pytest.approx(3.5)
+    assert len(calls) == 3
+
+
+def test_what_is_being_measured_is_said_at_once(at: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    def measure() -> None:
+        assert capsys.readouterr().err == "bench: this one\n"
+
+    at.tried("this one", measure)
+    assert at.failed == []
 
 
 # ---- the clock -----------------------------------------------------------------------------------------------

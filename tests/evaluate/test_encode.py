@@ -226,3 +226,9 @@ def test_load_refuses(tmp_path: Path, encoder: Encoder) -> None:
 def test_one_sentence_is_not_taken_for_its_characters(encoder: Encoder) -> None:
     with pytest.raises(BadInput, match="a list of sentences"):
         encoder.embed("one sentence")
+
+
+def test_lists_are_no_sentences(encoder: Encoder) -> None:
+    for given in ((["a b"], ["c"]), ("a b", ["c"]), (["a b"], "c")):
+        with pytest.raises(BadInput, match="align takes two sentences, each as text; for many"):
+            encoder.align(*given)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +79,23 @@ def test_evaluate(crossling: Run, tmp_path: Path, write: Write) -> None:
     _, out, _ = crossling(*given, "--languages", "sw", "--pooling", "cls", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert {(row["language"], row["pooling"]) for row in rows} == {("sw", "cls")}
-    assert "accuracy (xtreme)" in " ".join(crossling(*given)[1].split())
+    out = " ".join(crossling(*given)[1].split())
+    assert "tatoeba: accuracy (sweep) by layer" in out
+    assert "model │ tatoeba │ xtreme │ 2 │" in out
+
+
+def test_mining_is_one_table(crossling: Run, tmp_path: Path, write: Write) -> None:
+    for split in ("dev", "test"):
+        write(tmp_path / f"data/bucc2018/de-en.{split}.de", "1\ta b\n2\tc\n")
+        write(tmp_path / f"data/bucc2018/de-en.{split}.en", "1\tb a\n2\te f\n")
+        write(tmp_path / f"data/bucc2018/de-en.{split}.gold", "1\t1\n")
+    _, out, _ = crossling("evaluate", "model", "--task", "bucc2018", "--data", "data", "--layers", "1,3")
+    assert out.count("mean, %") == 1
+    assert [line.split("│")[2:5] for line in out.splitlines() if "bucc2018" in line] == [
+        [f" {name} ", f" {protocol} ", f" {layer}     "]
+        for name in ("bucc2018 dev", "bucc2018    ")
+        for protocol, layer in (("margin  ", 1), ("margin  ", 3), ("xtreme  ", 2))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -106,3 +123,31 @@ def test_bad_input_is_one_sentence(crossling: Run, tmp_path: Path, write: Write,
     assert line.startswith("crossling: ")
     assert sentence in line
     assert not list(tmp_path.rglob("*.npy*"))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("evaluate . --task tatoba --data .", "did you mean 'tatoeba'"),
+        ("evaluate . --task tatoeba --data nowhere", "nowhere: no such folder"),
+        ("evaluate . --task tatoeba --data . --pooling men", "pooling 'men' is unknown"),
+        ("evaluate . --task xnli --data . --languages sw", "nothing to score in 'sw' for xnli"),
+        ("evaluate ./no/model --task tatoeba --data .", "no/model: no such folder"),
+        ("finetune . --task tatoeba --data . -o out", "measure it with crossling evaluate"),
+        ("finetune . --task xnly --data . -o out", "did you mean 'xnli'"),
+        ("finetune ./no/model --task xnli --data . -o out", "no/model: no such folder"),
+        ("align nowhere --model .", "nowhere: no such file"),
+        ("embed nowhere -o a.npy --model .", "nowhere: no such file"),
+        ("mine nowhere nowhere --model .", "nowhere: no such file"),
+    ],
+)
+def test_what_is_mistyped_is_refused_before_torch_is_imported(given: str, sentence: str, tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.argv = ['crossling', *{given.split()!r}]\n"
+        "from crossling import cli\n"
+        "try: cli.main()\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert sentence in ended.stderr
+    assert (ended.returncode, ended.stdout) == (2, "False\n")

@@ -325,3 +325,23 @@ def test_the_size_of_a_model(tmp_path: Path) -> None:
     save_file({"embeddings": np.zeros((5, 2))}, tmp_path / "exported/model.safetensors")
     assert weights(tmp_path / "exported") == 10
     assert weights(tmp_path / "nowhere") is None
+
+
+def test_real_and_constructed_languages_are_two_runs(tmp_path: Path) -> None:
+    """A mean over both would be of neither."""
+    row = {"model": "m", "task": "tatoeba", "protocol": "sweep", "metric": "accuracy", "layer": 1, "examples": 10}
+    real = [{**row, "language": code, "direction": "en-xx", "value": 20.0} for code in ("de", "sw")]
+    made = [{**row, "language": "qaa-qab", "direction": "qaa-qab", "value": 80.0}]
+    scores.add(tmp_path / "m" / "scores.jsonl", [*real, *made])
+    runs, _ = collect([tmp_path / "m"])
+    assert [(run.name, {each["language"] for each in run.rows}) for run in runs] == [
+        ("m", {"de", "sw"}),
+        ("m, constructed languages", {"qaa-qab"}),
+    ]
+    assert [run.folders for run in runs] == [[tmp_path / "m"], []]  # predictions are compared once
+    page = report([tmp_path / "m"], tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "| 20.0 |" in page
+    assert "| 80.0 |" in page
+    assert "40.0" not in page
+    scores.add(tmp_path / "only" / "scores.jsonl", made)
+    assert [run.name for run in collect([tmp_path / "only"])[0]] == ["m"]

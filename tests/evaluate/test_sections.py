@@ -111,6 +111,6 @@ def test_sizes_are_those_of_three_tables_each_model_once() -> None:
 def test_an_interval_over_languages_is_not_called_95_percent() -> None:
     facts = {"setting": "zero-shot", "low": 48.0, "high": 52.0}
     [several] = cards([row("m", "xnli", code, 50.0, **facts) for code in ("en", "de", "fr", "sw")])
-    assert several.bars[0].text == "50.0; interval if languages were independent: 49.0 to 51.0; 4 of 15"
+    assert several.bars[0].text == "50.0; interval of the mean if languages were independent: 49.0 to 51.0; 4 of 15"
     [one] = cards([row("m", "xcopa", "et", 50.0, **facts)])
-    assert one.bars[0].text == "50.0; 95%: 48.0 to 52.0; 1 language"
+    assert one.bars[0].text == "50.0; 95% interval: 48.0 to 52.0; 1 language"

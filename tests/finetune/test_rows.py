@@ -10,12 +10,13 @@ import pytest
 from transfer.toys import model_folder, write_xnli
 
 from crossling.benchmarks.sets import SETS
-from crossling.errors import BadInput
-from crossling.evaluate import scores
+from crossling.errors import BadInput, Interrupted
+from crossling.evaluate import predictions, scores
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.runs import collect
 from crossling.evaluate.tuned import evaluate_tuned
 from crossling.finetune.finetune import finetune
+from crossling.transfer.tuned import Tuned
 
 QUICK: dict[str, Any] = {"steps": 2, "lr": 1e-3, "batch": 8, "length": 32}
 LANGUAGES = {"train": ["en"], "dev": ["en", "de"], "test": ["de", "fr"]}
@@ -115,3 +116,55 @@ def test_stored_predictions_are_scored_without_the_model(tuned: Path, data: Path
     for file in tuned.rglob("*.safetensors"):
         file.unlink()
     assert evaluate(str(tuned), ["xnli"], data, recompute=True) == expected
+
+
+def test_scoring_that_was_stopped_goes_on(
+    tuned: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out, predict = evaluate(str(tuned), ["xnli"], data), tmp_path / "out", Tuned.predict
+    read = []
+
+    def stopping(self: Tuned, examples: Any, *more: Any, **named: Any) -> Any:
+        if len(read) == 2:
+            raise KeyboardInterrupt
+        read.append(examples)
+        return predict(self, examples, *more, **named)
+
+    monkeypatch.setattr(Tuned, "predict", stopping)
+    with pytest.raises(Interrupted, match="the same command goes on"):
+        evaluate(str(tuned), ["xnli"], data, out)
+    assert predictions.paths(out) == []  # nobody compares models by a part
+    read.clear()
+    assert evaluate(str(tuned), ["xnli"], data, out) == whole
+    assert len(read) == 1
+    assert scores.read(out / "scores.jsonl") == whole
+    assert len(predictions.paths(out)) == 3
+
+
+def test_what_is_broken_in_another_language_does_no_harm(tuned: Path, data: Path) -> None:
+    [file] = data.glob("**/test-fr.*")
+    file.write_bytes(b"\xff\n")
+    assert {row["language"] for row in evaluate(str(tuned), ["xnli"], data, languages=["de"])} == {"de"}
+    with pytest.raises(BadInput, match="not UTF-8"):
+        evaluate(str(tuned), ["xnli"], data, languages=["de", "fr"])
+
+
+def test_what_is_too_long_is_told_once_with_the_set_and_its_languages(
+    model: Path, data: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    for file in data.rglob("*.tsv"):
+        file.write_text(file.read_text(encoding="utf-8").replace("the ", "the the the the the "), encoding="utf-8")
+    finetune(model, "xnli", data, tmp_path / "short", **QUICK | {"length": 8})
+    told = [str(each.message) for each in recwarn if "longer than" in str(each.message)]
+    assert [message.split(": ")[0] for message in told] == [
+        "xnli, training part",
+        "xnli, dev part (en)",
+        "xnli, dev part (de)",
+        "xnli, seed-0 (de, en, fr)",
+    ]
+
+
+@pytest.mark.parametrize("task", ["tatoeba", "bucc2018", "word-alignment"])
+def test_tasks_without_training_are_measured_instead(task: str, model: Path, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=f"{task} needs no training; .* crossling evaluate .* --task {task}"):
+        finetune(model, task, data, tmp_path / "out")

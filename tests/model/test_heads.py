@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from crossling.model.config import CrosslingConfig
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
@@ -86,3 +87,26 @@ def test_a_head_that_a_folder_does_not_have_begins_as_new(tmp_path: Path) -> Non
     assert not filler.lm_head.bias_V.any()
     assert filler.lm_head.dense.weight.std().item() == pytest.approx(0.3, rel=0.2)
     assert torch.equal(filler.lm_head.norm.weight, torch.ones(16))
+
+
+def test_a_smoothed_loss_and_its_gradients_are_those_of_a_slow_loop() -> None:
+    torch.manual_seed(0)
+    model = CrosslingForMaskedLM(SHAPE.but(vocab_size=50)).eval()
+    with torch.no_grad():
+        model.lm_head.bias_V.uniform_(-1, 1)
+    hidden_MD, targets_M = torch.randn(6, 16, requires_grad=True), torch.tensor([3, 7, 7, 49, 0, 12])
+    learned = [hidden_MD, *model.lm_head.parameters(), model.table_VD]
+
+    def loop(part: float) -> Tensor:
+        chances_MV = model.lm_head(hidden_MD, model.table_VD).double().log_softmax(-1)
+        true = [(1 - part) * -chances_MV[place, piece] for place, piece in enumerate(targets_M)]
+        shared = [part / 50 * -chance for row_V in chances_MV for chance in row_V]
+        return torch.stack([*true, *shared]).sum()
+
+    for part in (0.0, 0.1, 0.5):
+        found = model.lm_head.predict(hidden_MD, model.table_VD, targets_M, smoothing=part).loss
+        torch.testing.assert_close(found.double(), loop(part), atol=1e-4, rtol=1e-5)
+        for fast, slow in zip(
+            torch.autograd.grad(found, learned), torch.autograd.grad(loop(part), learned), strict=True
+        ):
+            torch.testing.assert_close(fast, slow, atol=1e-4, rtol=1e-4)

@@ -57,8 +57,9 @@ def make_model(kind: str = "crossling", seed: int = 0, positions: int = 64) -> P
         "pad_token_id": 1,
         "initializer_range": 0.1,
     }
-    if kind == "crossling":
-        return CrosslingModel(CrosslingConfig(**shape, max_position_embeddings=positions, dropout=0.1)).eval()
+    if kind in ("crossling", "veco"):
+        config = CrosslingConfig(**shape, max_position_embeddings=positions, dropout=0.1)
+        return CrosslingModel(config.but(cross_attention=kind == "veco")).eval()
     if kind == "bert":
         return BertModel(BertConfig(**shape, max_position_embeddings=positions)).eval()
     return XLMRobertaModel(XLMRobertaConfig(**shape, max_position_embeddings=positions + 2, type_vocab_size=1)).eval()

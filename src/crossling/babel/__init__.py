@@ -35,9 +35,9 @@ did what, to what, of what kind, when) and the same grammar, so that neither spe
 words give them away across families: only what the words mean does.
 
 The tasks that models are fine-tuned for (`tasks`) are made of the same meaning: inference, paraphrase, answering,
-tagging, and the mining of bitext. Each holds out what it says, from the corpora and from its own training set, closes
-the shortcuts that real ones are known for, and has the same examples in every language. The language with the most
-text is the pivot, in which tasks are trained, as English is elsewhere.
+tagging, translation, and the mining of bitext. Each holds out what it says, from the corpora and from its own training
+set, closes the shortcuts that real ones are known for, and has the same examples in every language. The language with
+the most text is the pivot, in which tasks are trained, as English is elsewhere.
 
 `babel` writes a folder; `frames` gives the meaning of every sentence in it back, for further tasks.
 """

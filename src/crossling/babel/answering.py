@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crossling.babel.family import SPLITS, TEST, Family, file_name
+from crossling.babel.family import SPLITS, TEST, Family, file_name, translated_names
 from crossling.babel.frame import ASKED, WHAT, WHEN, Entity, Frame
 from crossling.babel.heldout import Candidate, told
 from crossling.babel.language import Word, text
@@ -39,7 +39,7 @@ class Text:
     sentences: tuple[Candidate, ...]
     questions: tuple[Question, ...]
 
-    def to_json(self, code: str, name: str) -> dict[str, Any]:
+    def to_json(self, code: str, name: str, answered: bool = True) -> dict[str, Any]:
         """A paragraph of SQuAD; sentences stand on lines of their own, as languages here have no full stops."""
         lines = [one.renderings[code] for one in self.sentences]
         starts = [sum(len(text(line)) + 1 for line in lines[:number]) for number in range(len(lines))]
@@ -48,7 +48,7 @@ class Text:
             start, answer = span(lines[question.sentence], question.role)
             answers = [{"text": answer, "answer_start": starts[question.sentence] + start}]
             asked = text(question.asked.renderings[code])
-            questions.append({"id": f"{name}-{number}", "question": asked, "answers": answers})
+            questions.append({"id": f"{name}-{number}", "question": asked, "answers": answers if answered else []})
         return {"context": "\n".join(map(text, lines)), "qas": questions}
 
 
@@ -86,13 +86,18 @@ class Answering:
             )
 
     def files(self, split: str, groups: list[Text]) -> Iterator[tuple[str, str]]:
-        for code in self.family.codes:
+        def squad(code: str, answered: bool = True) -> str:
             data = [
-                {"title": name, "paragraphs": [group.to_json(code, name)]}
+                {"title": name, "paragraphs": [group.to_json(code, name, answered)]}
                 for name, group in ((f"{split}-{number}", group) for number, group in enumerate(groups))
             ]
+            return json.dumps({"version": "1.1", "data": data}, ensure_ascii=False) + "\n"
+
+        for code in self.family.codes:
             name = f"{self.name}.{code}.json" if split == TEST else file_name(self.family, split, code, "json")
-            yield name, json.dumps({"version": "1.1", "data": data}, ensure_ascii=False) + "\n"
+            yield name, squad(code)
+        for path, code in translated_names(self.family, split, "json"):
+            yield path, squad(code, answered=False)
 
 
 def _questions(frames: list[Frame], rng: random.Random) -> list[tuple[Frame, int, str]]:

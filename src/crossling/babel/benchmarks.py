@@ -11,13 +11,15 @@ from crossling.babel.resources import Pair
 
 
 def write_retrieval(folder: Path, pairs: list[Pair], sentences: list[Candidate]) -> None:
-    """Two files a pair; line i of one translates line i of the other."""
-    folder.mkdir(parents=True)
+    """Two files a pair in v1/; line i of one translates line i of the other. What each side is translated to, for those
+    who read a sentence with its translation, stands in translated/CODE/ under its name."""
     for pair in pairs:
-        for code in pair:
+        for code, other in (pair, pair[::-1]):
             lines = "".join(text(one.renderings[code]) + "\n" for one in sentences)
-            path = folder / f"tatoeba.{pair[0]}-{pair[1]}.{code}"
-            path.write_text(lines, encoding="utf-8", newline="\n")
+            name = f"tatoeba.{pair[0]}-{pair[1]}"
+            for path in (folder / "v1" / f"{name}.{code}", folder / "translated" / code / f"{name}.{other}"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(lines, encoding="utf-8", newline="\n")
 
 
 def write_alignment(folder: Path, pairs: list[Pair], sentences: list[Candidate]) -> None:

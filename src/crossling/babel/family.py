@@ -45,7 +45,8 @@ class DataSet(Protocol[G]):
     """A benchmark: how its groups of sentences are made, and how they are written.
 
     All languages have the same examples in the same order. Languages other than the pivot have their training data in
-    `translated/CODE/`, as what is translated for training is.
+    `translated/CODE/`, as what is translated for training is; beside it stands, without labels, what the other parts
+    are translated to.
     """
 
     name: str
@@ -67,13 +68,28 @@ def file_name(family: Family, split: str, code: str, ending: str) -> str:
     return f"{split}-{code}.{ending}"
 
 
+def translated_names(family: Family, split: str, ending: str) -> Iterator[tuple[str, str]]:
+    """What a part that is scored is translated to, for those who read both: the name of each file and the language it
+    is written in. That is the pivot, and for the pivot's own part the next language."""
+    if split != TRAIN:
+        for code in family.codes:
+            into = family.pivot if code != family.pivot else family.codes[1]
+            yield f"translated/{into}/{split}-{code}.{ending}", into
+
+
 def pair_files(
     family: Family, name: str, split: str, examples: list[tuple[Candidate, Candidate, str]]
 ) -> Iterator[tuple[str, str]]:
     """Two sentences and their label a line, those of one group no longer together."""
     shuffled = family.rng(f"{name}/{split}/order").sample(examples, len(examples))
-    for code in family.codes:
-        lines = (
-            f"{text(one.renderings[code])}\t{text(other.renderings[code])}\t{label}\n" for one, other, label in shuffled
+
+    def lines(code: str, labelled: bool = True) -> str:
+        return "".join(
+            f"{text(one.renderings[code])}\t{text(other.renderings[code])}" + f"\t{label}" * labelled + "\n"
+            for one, other, label in shuffled
         )
-        yield file_name(family, split, code, "tsv"), "".join(lines)
+
+    for code in family.codes:
+        yield file_name(family, split, code, "tsv"), lines(code)
+    for path, code in translated_names(family, split, "tsv"):
+        yield path, lines(code, labelled=False)

@@ -86,7 +86,7 @@ def _write(
     ]
     corpora.multi(family.languages, resources)
     pairs = list(resources.pairs)
-    write_retrieval(folder / "data" / "tatoeba" / "v1", pairs, retrieval.remaining())
+    write_retrieval(folder / "data" / "tatoeba", pairs, retrieval.remaining())
     write_alignment(folder / "data" / "word-alignment", pairs, alignment.remaining())
     tasks.write(folder / "data")
     _write_lines(folder / "truth" / "noise.jsonl.gz", damaged)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 
-from crossling.babel.family import SPLITS, TRAIN, Family, file_name
+from crossling.babel.family import SPLITS, TRAIN, Family, file_name, translated_names
 from crossling.babel.frame import PRONOUN, Entity, Frame, is_name
 from crossling.babel.heldout import Candidate, told
 from crossling.babel.language import Word
@@ -116,6 +116,8 @@ class Tagging:
                 tagged = zip(words, self.tags(one.frame, words), strict=True)
                 blocks.append("".join(f"{word.text}\t{tag}\n" for word, tag in tagged) + "\n")
             yield file_name(self.family, split, code, "tsv"), "".join(blocks)
+        for path, code in translated_names(self.family, split, "tsv"):
+            yield path, "".join("".join(f"{word.text}\n" for word in one.renderings[code]) + "\n" for one in groups)
 
     @abstractmethod
     def fit(self, frame: Frame, split: str, rng: random.Random) -> Frame | None:

@@ -1,4 +1,4 @@
-"""The benchmarks that models are trained for: inference, paraphrase, answering, tagging; and mining."""
+"""The benchmarks that models are trained for: inference, paraphrase, answering, tagging, translation; and mining."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from crossling.babel.inference import Inference
 from crossling.babel.mining import Mining
 from crossling.babel.paraphrase import Paraphrase
 from crossling.babel.tagging import Names, PartsOfSpeech
+from crossling.babel.translation import Translation
 from crossling.errors import BadInput
 
 SPARE = 1.2  # candidates for every one wanted: their sentences say so much that few are met in training data
 FEWEST = {"train": 48, "dev": 24, "test": 24}
-KINDS = (Inference, Paraphrase, Answering, PartsOfSpeech, Names, Mining)
+KINDS = (Inference, Paraphrase, Answering, PartsOfSpeech, Names, Mining, Translation)
 PARTS = tuple(f"{kind.name}/{split}" for kind in KINDS for split in kind.splits)
 
 

@@ -14,6 +14,7 @@ from crossling.errors import BadInput, Failed, nearest
 
 BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "step": step.rows,
+    "recipes": step.other_rows,
     "attention": attention.rows,
     "head": head.rows,
     "data": data.rows,

@@ -17,6 +17,7 @@ from crossling.errors import BadInput, nearest
 from crossling.hardware import device_name
 from crossling.model.attention import fused
 from crossling.model.shape import SIZES, Shape
+from crossling.progress import say
 
 T = TypeVar("T")
 CPU_SHAPE = Shape(layers=2, width=64, heads=2, feed_forward=128, generator_layers=1)
@@ -85,8 +86,9 @@ class Setting:
         return timed(work, self.device, self.warmup, times or self.times, recorded)
 
     def tried(self, what: str, measure: Callable[[], T]) -> T | None:
-        """What was measured, on a device that is free; or nothing, and why in one line, so that one that cannot be
-        measured ends no others."""
+        """What was measured, on a device that is free, and said before; or nothing, and why in one line, so that one
+        that cannot be measured ends no others."""
+        say(f"bench: {what}")
         if self.on_gpu:
             fresh()
         return self.caught(what, measure)

@@ -1,8 +1,9 @@
 """The whole step of pre-training: forward, backward, clipping, optimizer, through the trainer; in real tokens a second.
 
-Beside it Hugging Face's ELECTRA pair, as shipped and with its head at the masked positions alone, and XLM-R. Tokens are
-random and already there; the wait for the loader has a row of its own. MFU counts all matrices, heads and attention,
-both ways (crossling inspect: `full`), as a share of one large matrix product.
+Here XLM-E, beside Hugging Face's ELECTRA pair, as shipped and with its head at the masked positions alone; then the
+other recipes, beside Hugging Face's XLM-R. Tokens are random and already there; the wait for the loader has a row of
+its own. MFU counts all matrices, heads and attention, both ways (crossling inspect: `full`), as a share of one large
+matrix product.
 """
 
 from __future__ import annotations
@@ -39,12 +40,25 @@ def rows(at: Setting) -> Iterator[Row]:
         yield at.tokens(name, ours[best], shipped, _named("ELECTRA pair as shipped", SHIPPED, at))
     yield from _without_bias(at, best, ours.get(best))
     yield from _variations(at, ours.get(at.batches[0]))
-    yield from _other_recipes(at)
     yield from _loader(at, best)
     if at.on_gpu and best in ours:  # late, as compilation takes long
         compiled = _pair(at, MASKED, everywhere=False, compiled=True)
         yield at.tokens(name, ours[best], compiled, _named("ELECTRA pair, head at masked, compiled", MASKED, at))
-    yield from _masked_alone(at)
+
+
+def other_rows(at: Setting) -> Iterator[Row]:
+    """The recipes besides XLM-E."""
+    batch = at.batches[0]
+    for name, what in {"infoxlm": "MLM, TLM, contrast", "veco": "CA-MLM, TLM"}.items():
+        speed = _measured(name, recipes.named(name, "base"), at, batch)
+        if speed:
+            yield at.tokens(f"{name} ({what}), batch {batch}", speed)
+    speed = _measured("xlm_r", recipes.xlm_r(), at, batch)
+    for compiled in (False, True) if at.on_gpu else (False,):
+        if speed:
+            name = _named("XLM-R, compiled" if compiled else "XLM-R", XLM_R, at)
+            peer = at.tried(name, partial(peers.xlm_r, at, _batch(XLM_R, at), compiled))
+            yield at.tokens(f"xlm_r (MLM), batch {batch}", speed, peer, name)
 
 
 def _without_bias(at: Setting, batch: int, own: Speed | None) -> Iterator[Row]:
@@ -64,24 +78,6 @@ def _variations(at: Setting, own: Speed | None) -> Iterator[Row]:
         speed = _measured(f"xlm_e, {name}", recipe, at, batch)
         if speed:
             yield at.tokens(f"xlm_e, {name}, batch {batch}", speed, own, "ours on text")
-
-
-def _other_recipes(at: Setting) -> Iterator[Row]:
-    batch = at.batches[0]
-    for name, what in {"infoxlm": "MLM, TLM, contrast", "veco": "CA-MLM, TLM"}.items():
-        speed = _measured(name, recipes.named(name, "base"), at, batch)
-        if speed:
-            yield at.tokens(f"{name} ({what}), batch {batch}", speed)
-
-
-def _masked_alone(at: Setting) -> Iterator[Row]:
-    batch = at.batches[0]
-    speed = _measured("xlm_r", recipes.xlm_r(), at, batch)
-    for compiled in (False, True) if at.on_gpu else (False,):
-        if speed:
-            name = _named("XLM-R, compiled" if compiled else "XLM-R", XLM_R, at)
-            peer = at.tried(name, partial(peers.xlm_r, at, _batch(XLM_R, at), compiled))
-            yield at.tokens(f"xlm_r (MLM), batch {batch}", speed, peer, name)
 
 
 def _loader(at: Setting, batch: int) -> Iterator[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -29,7 +29,8 @@ class Layout:
     """Files of one shape: `xnli/{split}-{language}.tsv` below the data folder, each plain or .gz.
 
     `*` stands for anything within a name; {question} is the language of the questions, {language} then that of the
-    texts. Several files of one language are read one after the other, in the order of their names.
+    texts. Several files of one language are read one after the other, in the order of their names. Of translations
+    {language} is what their rows are a part of, {into} what they are written in.
     """
 
     pattern: str
@@ -37,31 +38,38 @@ class Layout:
     splits: Mapping[str, str] = field(default_factory=lambda: _SAME)  # which there are, and the word for each
     language: str = PIVOT  # where the names tell none
     codes: Mapping[str, str] = field(default_factory=dict)  # words for languages that are no codes
+    into: str = PIVOT  # of translations, where the names do not tell
 
     def find(self, data: Path, split: str) -> dict[str, list[Path]]:
         """The files of a split by language, without .gz."""
+        found: dict[str, list[Path]] = {}
+        for (language, _), files in self.find_into(data, split).items():
+            found.setdefault(language, []).extend(files)
+        return found
+
+    def find_into(self, data: Path, split: str) -> dict[tuple[str, str], list[Path]]:
+        """The same for translations, by language and the one they are written in."""
         if split not in self.splits:
             return {}
         pattern = self.pattern.replace("{split}", self.splits[split])
         name = re.compile(_expression(pattern))
         places = re.sub(r"\{\w+\}", "*", pattern)
-        found: dict[str, list[Path]] = {}
+        found: dict[tuple[str, str], list[Path]] = {}
         for file in sorted({_plain(file) for ending in ("", ".gz") for file in data.glob(places + ending)}):
             match = name.fullmatch(file.relative_to(data).as_posix())
-            language = self._language(match) if match else None
-            if language:
-                found.setdefault(language, []).append(file)
+            languages = self._languages(match) if match else None
+            if languages:
+                found.setdefault(languages, []).append(file)
         return found
 
-    def _language(self, match: re.Match[str]) -> str | None:
-        """`de`, or `de-en` for questions in English on German texts."""
+    def _languages(self, match: re.Match[str]) -> tuple[str, str] | None:
+        """`de`, or `de-en` for questions in English on German texts; and what translations are written in."""
         try:
-            codes = [canonical(self.codes.get(code, code)) for code in match.groupdict().values()]
+            codes = {name: canonical(self.codes.get(code, code)) for name, code in match.groupdict().items()}
         except BadInput:
             return None  # a file that only looks like one of the set
-        if not codes:
-            return self.language
-        return codes[0] if len(set(codes)) == 1 else "-".join(codes)
+        into = codes.pop("into", self.into)
+        return "-".join(dict.fromkeys(codes.values())) or self.language, into
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class DataSet:
     train: tuple[str, ...] = ()  # the sets that training data comes from, best first; its own if none
     select: tuple[str, ...] = ()  # more sets whose dev part models may be chosen by, where it has none itself
     translations: tuple[Layout, ...] = ()  # of the training data into other languages, row by row
+    paired: tuple[Layout, ...] = ()  # of what is scored, row by row, for models that read both
     grids: Mapping[str, Grid] = field(default_factory=dict)  # by paper
 
     @property
@@ -90,7 +99,7 @@ class DataSet:
         found = self._read(self.layouts, data, split, language)
         if found is None:
             present = self.languages(data, split)
-            hint = nearest(language, present) if present else f"; looked for {self._looked_for(split)}"
+            hint = nearest(language, present) if present else f"; {looked_for(self.layouts, split)}"
             raise BadInput(f"{data}: {self.name} has no {split} part in {language!r}{hint}")
         return found
 
@@ -107,17 +116,25 @@ class DataSet:
             raise BadInput(f"{data}: {self._unlabelled(found, language)}")
         return "test", self.read(data, "test", language)
 
-    def tested(self, data: Path) -> list[str]:
-        """The languages there is something to score on, sorted; a note names those with unlabelled files only."""
-        found, unlabelled = [], []
-        codes = {code for split in ("train", "dev", "test") for code in self.languages(data, split)}
-        for code in sorted(codes):
+    def scorable(self, data: Path) -> list[str]:
+        """The languages with files to be scored on, sorted, labelled or not: none is read."""
+        splits: tuple[Split, ...] = ("train", "dev", "test")
+        there = {split: {*self.languages(data, split)} for split in splits}
+        codes = sorted(set().union(*there.values()))
+        return [code for code in codes if any(code in there[split] for split in self._scored(data, code))]
+
+    def tested(self, data: Path, among: Sequence[str] | None = None) -> list[str]:
+        """The languages there is something to score on, sorted, of all or of some; a note names those with unlabelled
+        files only."""
+        found: list[str] = []
+        unlabelled: list[str] = []
+        for code in self.scorable(data):
+            if among is not None and code not in among:
+                continue
             parts = (self._read(self.layouts, data, split, code) for split in self._scored(data, code))
-            files = filter(None, parts)  # read one at a time, as far as needed
-            if any(labelled(part) for part in files):
-                found.append(code)
-            elif any(code in self.languages(data, split) for split in self._scored(data, code)):
-                unlabelled.append(code)
+            # read one at a time, as far as needed
+            labels = any(labelled(part) for part in parts if part)
+            (found if labels else unlabelled).append(code)
         if unlabelled:
             warnings.warn(f"{self.name}: no labels in {', '.join(unlabelled)}; not scored", stacklevel=2)
         return found
@@ -161,8 +178,8 @@ class DataSet:
                         found[language] = _sets()[name]._read((layout,), data, "train", language) or []
             if found:
                 return name, dict(sorted(found.items()))
-        patterns = [_named(layout, "train") for name in names for layout in _sets()[name].translations]
-        told = f"looked for {', '.join(patterns)}" if patterns else "no layout of them is known"
+        layouts = [layout for name in names for layout in _sets()[name].translations]
+        told = looked_for(layouts, "train") or "no layout of them is known"
         raise BadInput(f"{data}: {self.name} has no translated training data here; {told}")
 
     def golds(self, examples: Sequence[Example], split: str, language: str) -> list[Gold]:
@@ -178,6 +195,13 @@ class DataSet:
         )
 
     def _read(self, layouts: tuple[Layout, ...], data: Path, split: str, language: str) -> list[Example] | None:
+        found = self.rows(layouts, data, split, language)
+        return None if found is None else _answerable(*found) if split == "train" else found[1]
+
+    def rows(
+        self, layouts: tuple[Layout, ...], data: Path, split: str, language: str
+    ) -> tuple[Path, list[Example]] | None:
+        """The first file that a split has in these layouts, and all rows, of use or not."""
         for layout in layouts:
             files = layout.find(data, split).get(language)
             if files:
@@ -185,7 +209,7 @@ class DataSet:
                 examples = [example for part in parts for example in part]
                 if len(files) > 1:  # ids count the rows of a file
                     examples = [replace(example, id=str(row)) for row, example in enumerate(examples)]
-                return _answerable(files[0], examples) if split == "train" else examples
+                return files[0], examples
         return None
 
     def _first(self, data: Path, names: tuple[str, ...], split: Split, language: str | None) -> tuple[str, str]:
@@ -199,11 +223,8 @@ class DataSet:
                 if code in there[name]:
                     return name, code
         told = f" in {language!r}" if language else ""
-        looked = ", ".join(filter(None, (_sets()[name]._looked_for(split) for name in names)))
-        raise BadInput(f"{data}: no {split} part for {self.name}{told}; looked for {looked}")
-
-    def _looked_for(self, split: str) -> str:
-        return ", ".join(_named(layout, split) for layout in self.layouts if split in layout.splits)
+        looked = looked_for([layout for name in names for layout in _sets()[name].layouts], split)
+        raise BadInput(f"{data}: no {split} part for {self.name}{told}; {looked}")
 
 
 def _sets() -> Mapping[str, DataSet]:
@@ -218,19 +239,22 @@ def labelled(examples: Sequence[Example]) -> bool:
     return all(gold(example) is not None for example in examples)
 
 
-def _named(layout: Layout, split: str) -> str:
-    return layout.pattern.replace("{split}", layout.splits[split])
+def looked_for(layouts: Iterable[Layout], split: str) -> str:
+    """`looked for` and the names of files; nothing where there are none."""
+    names = [layout.pattern.replace("{split}", layout.splits[split]) for layout in layouts if split in layout.splits]
+    return f"looked for {', '.join(names)}" if names else ""
+
+
+def learnable(example: Example) -> bool:
+    """Whether it is no question whose answer is nowhere in the text."""
+    if not isinstance(example, Question) or example.impossible:
+        return True
+    return any(answer.start != NOWHERE for answer in example.answers)
 
 
 def _answerable(file: Path, examples: list[Example]) -> list[Example]:
     """Without the questions that nobody could learn from; a note says how many."""
-    kept = [
-        example
-        for example in examples
-        if not isinstance(example, Question)
-        or example.impossible
-        or any(answer.start != NOWHERE for answer in example.answers)
-    ]
+    kept = [example for example in examples if learnable(example)]
     if len(kept) < len(examples):
         left_out = len(examples) - len(kept)
         warnings.warn(f"{file}: {left_out} questions without an answer in their text; not trained on", stacklevel=2)
@@ -243,13 +267,13 @@ def _plain(file: Path) -> Path:
 
 def _expression(pattern: str) -> str:
     """The pattern as a regular expression; what a name says twice, as in xcopa/it/val.it.jsonl, is the same."""
-    parts = re.split(r"(\{language\}|\{question\}|\*)", pattern)
+    parts = re.split(r"(\{language\}|\{question\}|\{into\}|\*)", pattern)
     told: set[str] = set()
     expression = ""
     for part in parts:
         if part == "*":
             expression += "[^/]*"
-        elif part in ("{language}", "{question}"):
+        elif part in ("{language}", "{question}", "{into}"):
             name = part[1:-1]
             expression += f"(?P={name})" if name in told else f"(?P<{name}>{_CODE})"
             told.add(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crossling.benchmarks import grids
 from crossling.benchmarks.columns import Columns, read_conllu
-from crossling.benchmarks.dataset import DataSet, Layout
+from crossling.benchmarks.dataset import DataSet, Layout, Reader
 from crossling.benchmarks.squad import read_squad
 from crossling.benchmarks.tables import Records, Table
 from crossling.errors import BadInput, nearest
@@ -12,6 +12,8 @@ from crossling.errors import BadInput, nearest
 TRAIN_AND_DEV = {"train": "train", "dev": "dev"}
 TEST = {"test": "test"}
 TRAIN = {"train": "train"}
+DEV = {"dev": "dev"}
+DEV_AND_TEST = {"dev": "dev", "test": "test"}
 
 INFERENCE = ("contradiction", "entailment", "neutral")
 YES_NO = ("0", "1")
@@ -31,10 +33,17 @@ def _bio(*kinds: str) -> tuple[str, ...]:
     return ("O", *(f"{place}-{kind}" for kind in kinds for place in "BI"))
 
 
+def _paired(folder: str, read: Reader, ending: str, name: str = "{split}-{language}") -> Layout:
+    """Translations of what is scored, as we name them."""
+    return Layout(f"{folder}/translated/{{into}}/{name}.{ending}", read, splits=DEV_AND_TEST)
+
+
 # ---- sentences and pairs of them -----------------------------------------------------------------------------
 
 _TRIPLES = Table(texts=(0, 1), label=2, same={"contradictory": "contradiction"}, quoted=True)
 _TRANSLATED_TRIPLES = Table(texts=(-3, -2), label=-1, same={"contradictory": "contradiction"}, quoted=True)
+_UNLABELLED = Table((0, 1), None, quoted=True)
+_BESIDE_SOURCE = Table((2, 3), None, quoted=True)
 _GOLD_LABEL = Table(texts=("sentence1", "sentence2"), label="gold_label", quoted=True)
 _MNLI = ("xnli", "mnli", "mnli-subset")
 
@@ -61,6 +70,10 @@ _INFERENCE = [
                 Table(("premise", "hypo"), "label", same={"contradictory": "contradiction"}),
                 splits=TRAIN,
             ),
+        ),
+        paired=(
+            _paired("xnli", _UNLABELLED, "tsv"),
+            Layout("xnli/translate-test/{split}-{language}-en-translated.tsv", _BESIDE_SOURCE, splits=TEST),
         ),
         metrics=("accuracy",),
         train=_MNLI,
@@ -109,7 +122,7 @@ _PARAPHRASE = [
         labels=YES_NO,
         layouts=(
             Layout("pawsx/{split}-{language}.tsv", _TRIPLES),
-            Layout("pawsx/{split}-{language}.unlabelled.tsv", Table((0, 1), None, quoted=True), splits=TEST),
+            Layout("pawsx/{split}-{language}.unlabelled.tsv", _UNLABELLED, splits=TEST),
             Layout(
                 "pawsx/x-final/{language}/{split}.tsv",
                 _PAWSX_RELEASE,
@@ -121,6 +134,10 @@ _PARAPHRASE = [
             Layout("pawsx/translated/en-{language}-translated.tsv", _TRANSLATED_TRIPLES, splits=TRAIN),
             Layout("pawsx/translate-train/en-{language}-translated.tsv", _TRANSLATED_TRIPLES, splits=TRAIN),
             Layout("pawsx/x-final/{language}/translated_{split}.tsv", _PAWSX_RELEASE, splits=TRAIN),
+        ),
+        paired=(
+            _paired("pawsx", _UNLABELLED, "tsv"),
+            Layout("pawsx/translate-test/{split}-{language}-en-translated.tsv", _BESIDE_SOURCE, splits=TEST),
         ),
         metrics=("accuracy",),
         train=("pawsx", "mrpc"),
@@ -154,6 +171,8 @@ _OTHERS = [
             Layout("xcopa/{language}/{split}.{language}.jsonl", _CHOICE, splits=_XCOPA_SPLITS),
             Layout("xcopa/{split}.{language}.jsonl", _CHOICE, splits=_XCOPA_SPLITS),
         ),
+        translations=(Layout("xcopa/translated/{language}/{split}.jsonl", _CHOICE, splits=TRAIN),),
+        paired=(_paired("xcopa", _CHOICE, "jsonl"),),
         metrics=("accuracy",),
         hyper=grids.CLASSIFY,
     ),
@@ -262,6 +281,7 @@ _TAGGING = [
         labels=UPOS,
         layouts=(Layout("udpos/{split}-{language}.tsv", _PAIRS),),
         translations=(Layout("udpos/translated/{language}/{split}.tsv", _PAIRS, splits=TRAIN),),
+        paired=(_paired("udpos", _PAIRS, "tsv"),),
         metrics=("chunk-f1", "token-accuracy"),
         train=("udpos", "ud"),
         hyper=grids.TAG,
@@ -286,6 +306,7 @@ _TAGGING = [
             Layout("panx/panx_dataset/{language}/{split}", Columns(prefix=True)),
         ),
         translations=(Layout("panx/translated/{language}/{split}.tsv", _PAIRS, splits=TRAIN),),
+        paired=(_paired("panx", _PAIRS, "tsv"),),
         metrics=("chunk-f1", "token-accuracy"),
         hyper=grids.TAG,
         grids=grids.NER,
@@ -331,12 +352,20 @@ _ANSWERING = [
         Layout("xquad/{split}-{language}.json", read_squad),
         train=("xquad", *_SQUAD),
         translations=(Layout("xquad/translated/{language}/{split}.json", read_squad, splits=TRAIN),),
+        paired=(
+            _paired("xquad", read_squad, "json"),
+            Layout("xquad/translate-test/xquad.translate.{split}.{language}-en.json", read_squad, splits=TEST),
+        ),
         grids=grids.XQUAD,
     ),
     _answering(
         "mlqa",
         Layout("mlqa/{split}/{split}-context-{language}-question-{question}.json", read_squad),
         Layout("mlqa/MLQA_V1/{split}/{split}-context-{language}-question-{question}.json", read_squad),
+        paired=(
+            _paired("mlqa", read_squad, "json", "{split}-context-{language}-question-{question}"),
+            Layout("mlqa/translate-test/mlqa.translate.{split}.{language}-en.json", read_squad, splits=TEST),
+        ),
         metrics=("mlqa-f1", "mlqa-exact-match", "characters-f1"),
         grids=grids.MLQA,
     ),
@@ -348,6 +377,7 @@ _ANSWERING = [
         translations=(
             Layout("tydiqa/translate-train/tydiqa.translate.{split}.en-{language}.json", read_squad, splits=TRAIN),
         ),
+        paired=(_paired("tydiqa", read_squad, "json"),),
         grids=grids.TYDIQA,
     ),
     _answering(
@@ -355,6 +385,10 @@ _ANSWERING = [
         Layout("squad/{split}-v1.1.json", read_squad, splits=TRAIN_AND_DEV),
         translations=(
             Layout("squad/translate-train/squad.translate.{split}.en-{language}.json", read_squad, splits=TRAIN),
+        ),
+        paired=(
+            _paired("squad", read_squad, "json"),
+            Layout("squad/translate-dev/squad.translate.{split}.en-{into}.json", read_squad, splits=DEV),
         ),
     ),
     _answering("squad-subset", Layout("squad-subset/{split}-v1.1.subset.json", read_squad, splits=TRAIN)),

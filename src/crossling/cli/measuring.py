@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,6 +16,10 @@ from crossling import __version__
 from crossling.cli.options import Json, Out, Seed
 from crossling.cli.tuning import print_by_language
 from crossling.errors import BadInput
+from crossling.progress import say
+
+if TYPE_CHECKING:
+    from crossling.evaluate.scores import Summary
 
 Model = Annotated[str | None, typer.Option(help="A run, an exported folder, or a Hugging Face encoder.")]
 Layer = Annotated[
@@ -55,28 +60,27 @@ def evaluate(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Scores the stored predictions of a fine-tuned model anew.")
     ] = False,
+    plug_in: Annotated[
+        bool, typer.Option("--plug-in", help="Of tatoeba: reads each sentence with its translation, by VECO's module.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Score an encoder: every layer, both directions.
 
     Example: crossling evaluate run --task tatoeba,word-alignment --data babel/data -o run
     """
-    from crossling.benchmarks.sets import SETS
+    from crossling.evaluate.asked import Asked
+    from crossling.hub import local_folder
+
+    chosen = languages.split(",") if languages else None
+    at = _numbers(layers) if layers else None
+    asked = Asked(task.split(","), data, out, chosen, pooling, method.split(","), at, recompute, plug_in)
+    asked.check()  # what is refused is refused before torch is imported
+    local_folder(model)
     from crossling.evaluate.evaluate import evaluate
     from crossling.load import load
 
-    tasks = task.split(",")
-    rows = evaluate(
-        model if all(each in SETS for each in tasks) else load(model),
-        tasks,
-        data,
-        out,
-        languages=languages.split(",") if languages else None,
-        pooling=pooling,
-        methods=method.split(","),
-        layers=_numbers(layers) if layers else None,
-        recompute=recompute,
-    )
+    rows = evaluate(load(model) if asked.free else model, **vars(asked))
     if json_:
         _print_json(rows)
     else:
@@ -95,6 +99,12 @@ def align(
 
     Example: crossling align pairs.txt --model run
     """
+    from crossling.evaluate.links import check_methods
+    from crossling.hub import local_folder
+
+    check_methods([method])
+    local_folder(_named(model))
+    _check_files(file)
     from crossling.evaluate.alignment import align
     from crossling.load import load
 
@@ -115,6 +125,12 @@ def embed(
 
     Example: crossling embed sentences.txt -o vectors.npy --model run
     """
+    from crossling.evaluate.asked import check_pooling
+    from crossling.hub import local_folder
+
+    check_pooling(pooling)
+    local_folder(_named(model))
+    _check_files(file)
     from crossling.evaluate.embedding import embed, read_vectors
     from crossling.load import load
 
@@ -142,11 +158,18 @@ def mine(
 
     Example: crossling mine german.txt english.txt --model run --threshold 1.05
     """
-    from crossling.evaluate.mining import mine
-    from crossling.load import load
+    from crossling.evaluate.asked import check_pooling
+    from crossling.hub import local_folder
 
     if vectors and len(vectors) != 2:
         raise BadInput("--vectors: expected it twice, of A and of B")
+    check_pooling(pooling)
+    if not vectors:
+        local_folder(_named(model))
+    _check_files(first, second, *(vectors or ()))
+    from crossling.evaluate.mining import mine
+    from crossling.load import load
+
     found = mine(
         None if vectors else load(_named(model)),
         first,
@@ -185,7 +208,8 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help="step, attention, head, data, encode, evaluate, growth; all if none is given."
+            metavar="[NAME]...",
+            help="step, recipes, attention, head, data, encode, evaluate, growth; all if none is given.",
         ),
     ] = None,
     corpora: Annotated[Path | None, typer.Option(help="Text for data to read; else embedded languages.")] = None,
@@ -213,6 +237,9 @@ def bench(
                 kept.add(row)
             if json_:
                 print(json.dumps(row.dump()), flush=True)
+            else:
+                beside = f", {row.ratio:.3g}x {row.peer_name}" if row.ratio else ""
+                say(f"{row.name}: {figure(row.ours)} {row.unit}{beside}")
             shares = [f"{share:.3g}{times}" if share else "" for share, times in ((row.ratio, "x"), (row.mfu, ""))]
             figures = [figure(value) for value in (row.ours, row.peer, row.peak_gib)]
             table.add_row(row.name, *figures[:2], shares[0], row.unit, shares[1], figures[2], row.peer_name)
@@ -225,6 +252,12 @@ def _named(model: str | None) -> str:
     if model is None:
         raise BadInput("--model: no model is named; give a run, an exported folder, or a Hugging Face encoder")
     return model
+
+
+def _check_files(*files: Path) -> None:
+    for file in files:
+        if not file.exists() and not file.with_name(f"{file.name}.gz").exists():
+            raise BadInput(f"{file}: no such file; check the name")
 
 
 def _numbers(layers: str) -> list[int]:
@@ -240,21 +273,46 @@ def _print_json(rows: list[dict[str, object]]) -> None:
 
 
 def _print_scores(rows: list[dict[str, object]]) -> None:
-    """Means over languages and directions, by layer; the best layer is bold."""
+    """Means over languages and directions: by layer, the best one bold, where every layer was measured; the others
+    together, with a column for each metric."""
     from crossling.evaluate.retrieval import by_list
-    from crossling.evaluate.scores import Summary, summary
+    from crossling.evaluate.scores import summary
 
-    tables: dict[tuple[str, ...], list[Summary]] = {}
+    swept: dict[tuple[str, ...], list[Summary]] = {}
+    chosen: list[Summary] = []
     for found in summary([*rows, *by_list(rows)]):
-        tables.setdefault((found.task, found.metric, found.protocol, found.split), []).append(found)
-    for (task, metric, protocol, split), found_models in tables.items():
-        layers = sorted({layer for found in found_models for layer in found.by_layer})
-        name = task if split == "test" else f"{task} {split}"
+        if 0 in found.by_layer:
+            swept.setdefault((_set_name(found), found.metric, found.protocol), []).append(found)
+        else:
+            chosen.append(found)
+    for (name, metric, protocol), models in swept.items():
+        layers = sorted({layer for found in models for layer in found.by_layer})
         table = Table("model", *map(str, layers), title=f"{name}: {metric} ({protocol}) by layer, mean, %")
-        for found in found_models:
+        for found in models:
             cells = [f"{found.by_layer[k]:.1f}" if k in found.by_layer else "" for k in layers]
             table.add_row(
                 found.model,
                 *(f"[bold]{c}[/]" if k == found.best_layer else c for k, c in zip(layers, cells, strict=True)),
             )
         Console().print(table)
+    metrics: dict[str, tuple[str, ...]] = {
+        task: tuple(dict.fromkeys(found.metric for found in chosen if found.task == task))
+        for task in dict.fromkeys(found.task for found in chosen)
+    }
+    for own in dict.fromkeys(metrics.values()):
+        _print_chosen([found for found in chosen if metrics[found.task] == own], own)
+
+
+def _print_chosen(models: Sequence[Summary], metrics: Sequence[str]) -> None:
+    values: dict[tuple[str, str, str, int], dict[str, float]] = {}
+    for found in models:
+        for layer, value in found.by_layer.items():
+            values.setdefault((found.model, _set_name(found), found.protocol, layer), {})[found.metric] = value
+    table = Table("model", "task", "protocol", "layer", *metrics, title="At the layers chosen: mean, %")
+    for (*names, layer), own in values.items():
+        table.add_row(*names, str(layer), *(f"{own[metric]:.1f}" if metric in own else "" for metric in metrics))
+    Console().print(table)
+
+
+def _set_name(found: Summary) -> str:
+    return found.task if found.split == "test" else f"{found.task} {found.split}"

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 def finetune(
     model: Annotated[str, typer.Argument(help="A run, an exported folder, or a Hugging Face encoder.")],
-    task: Annotated[str, typer.Option(help="A data set: xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ...")],
-    data: Annotated[Path, typer.Option(help="A folder of benchmark data.")],
+    task: Annotated[
+        str, typer.Option(help="A data set: xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ...; or translation.")
+    ],
+    data: Annotated[Path, typer.Option(help="A folder of benchmark data, or of parallel text.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="TUNED", help="The folder to write.")],
     setting: Annotated[
         str, typer.Option(help="zero-shot: trained on one language; translate-train: on its translations too.")
@@ -34,6 +36,15 @@ def finetune(
     grid: Annotated[
         str | None, typer.Option(help="Settings to try first, by paper: xlm-e, infoxlm, veco, xy-lent.")
     ] = None,
+    plug_in: Annotated[
+        bool, typer.Option("--plug-in", help="As VECO: each example is read with its translation, at test time too.")
+    ] = False,
+    pairs: Annotated[
+        str | None, typer.Option(help="en-de,de-en: of translation, from which language to which.")
+    ] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Of translation: the shape of the model, and none of its weights.")
+    ] = False,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="key=value: lr, epochs, steps, batch, length, warmup, seed, checkpoint_every, ..."),
@@ -43,13 +54,37 @@ def finetune(
     """Fine-tune an encoder for a task and score it in every language; goes on where it was stopped.
 
     Example: crossling finetune run --task xnli --data babel/data -o tuned --seeds 5 --set lr=2e-5
+    Example: crossling finetune run --task translation --pairs en-de,de-en --data multi30k -o mt
     """
+    from crossling.benchmarks.sets import find
+    from crossling.evaluate.asked import check_trained
+    from crossling.hub import local_folder
+
+    overrides = dict(_pair(assignment) for assignment in set_ or [])
+    check_trained(task, model, data)  # what is refused is refused before torch is imported
+    if task != "translation":
+        find(task)
+    if not data.is_dir():
+        raise BadInput(f"{data}: no such folder; give the one with the data in it")
+    local_folder(model)
     from crossling.distributed import speaks, together
     from crossling.finetune.finetune import finetune
 
-    overrides = dict(_pair(assignment) for assignment in set_ or [])
     with together():
-        rows = finetune(model, task, data, out, setting, seeds, selection, grid, **overrides)  # type: ignore[arg-type]
+        rows = finetune(
+            model,
+            task,
+            data,
+            out,
+            setting,  # type: ignore[arg-type]
+            seeds,
+            selection,  # type: ignore[arg-type]
+            grid,
+            plug_in,
+            pairs,
+            random,
+            **overrides,
+        )
         if not speaks():
             return
         if json_:
@@ -84,6 +119,8 @@ def print_by_language(rows: Sequence[dict[str, Any]]) -> None:
             }
             _add_means(table, split, [means[each] for each in columns if each in means])
         Console().print(table)
+        for metric, signature in dict.fromkeys((row["metric"], row["signature"]) for row in own if "signature" in row):
+            print(f"{metric}: {signature}")
 
 
 def _add_means(table: Table, split: str, scores: Sequence[TaskScore]) -> None:

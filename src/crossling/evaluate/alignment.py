@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from crossling.benchmarks.lines import read_lines
-from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder, Links
-from crossling.evaluate.measured import Measured, choose, numbers
+from crossling.evaluate.files import choose, gold_files, pair_of
+from crossling.evaluate.measured import Measured, numbers
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Score
 from crossling.progress import watched
@@ -53,20 +54,17 @@ class GoldSet:
     skipped_links: int  # of the file, past the end of their sentence
 
 
-def read_gold(data: Path) -> list[GoldSet]:
-    """All sets of DATA/word-alignment, in the order of their names."""
-    folder = data / "word-alignment"
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder; put the files PAIR/PAIR.{{src-tgt,gold}} there")
-    texts = {file.with_name(file.name.removesuffix(".gz")) for file in folder.glob("*/*.src-tgt*")}
-    texts = {text for text in texts if text.suffix == ".src-tgt"}
-    if not texts:
-        raise BadInput(f"{folder}: no files PAIR/PAIR.src-tgt here; put the benchmark there")
-    return [_read_set(text) for text in sorted(texts)]
+def read_gold(data: Path, languages: Sequence[str] | None = None) -> list[GoldSet]:
+    """All sets of DATA/word-alignment, or those of the languages, in the order of their names."""
+    chosen = choose(gold_files(data), languages, data / "word-alignment")
+    plain = {file.with_name(file.name.removesuffix(".gz")) for files in chosen.values() for file in files}
+    return [_read_set(file) for file in sorted(plain) if file.suffix == ".src-tgt"]
 
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:
     """Sentence pairs from lines of `source ||| target`."""
+    if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
+        raise BadInput(f"{path}: no such file; give a file with lines of `source ||| target`, plain or .gz")
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):
         source, bar, target = line.partition(" ||| ")
@@ -96,15 +94,17 @@ def word_alignment(
 ) -> Iterator[Measured]:
     """Each set of gold links by each method, every layer."""
     layers = range(encoder.layers + 1)
-    chosen = choose(read_gold(data), lambda gold: gold.languages, languages, data / "word-alignment")
-    for gold in watched("word-alignment", chosen, lambda gold: gold.languages):
+    sets = read_gold(data, languages)
+    times = Counter(gold.languages for gold in sets)
+    for gold in watched("word-alignment", sets, lambda gold: gold.languages):
         found = encoder.align_all([(pair.source, pair.target) for pair in gold.pairs], layers, methods)
         measured = [(number, each) for number, each in enumerate(found) if each is not None]
         _warn(encoder, gold, len(gold.pairs) - len(measured))
         if not measured:
             raise BadInput(f"{encoder.name}: every pair of {gold.languages} is too long for it; give another model")
         for method in methods:
-            yield _scored(encoder, gold, method, [(number, each[method]) for number, each in measured])
+            scored = _scored(encoder, gold, method, [(number, each[method]) for number, each in measured])
+            yield replace(scored, parts=len(methods) * times[gold.languages])
 
 
 def _scored(encoder: Encoder, gold: GoldSet, method: str, found: list[tuple[int, list[Links]]]) -> Measured:
@@ -140,7 +140,7 @@ def _scored(encoder: Encoder, gold: GoldSet, method: str, found: list[tuple[int,
         )
         for (number, by_layer), counts_K2 in zip(found, counts_NK2, strict=True)
     )
-    return Measured(rows, "word-alignment", gold.split, gold.languages, method, examples)
+    return Measured(gold.languages, rows, "word-alignment", gold.split, gold.languages, method, examples)
 
 
 def counts(found: LinkSet, sure: LinkSet, possible: LinkSet) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def _read_set(text: Path) -> GoldSet:
         skipped += past_end
     if not any(pair.sure for pair in pairs):
         raise BadInput(f"{gold}: no sure links, without which there is no error rate; fetch the file again")
-    return GoldSet(_languages(pair, text), split or "test", pairs, skipped)
+    return GoldSet(pair_of(pair), split or "test", pairs, skipped)
 
 
 def _read_links(source: list[str], target: list[str], line: str, place: str) -> tuple[GoldPair, int]:
@@ -195,11 +195,3 @@ def _read_links(source: list[str], target: list[str], line: str, place: str) -> 
         if match[2] == "-":
             sure.add(link)
     return GoldPair(source, target, sure, possible), past_end
-
-
-def _languages(pair: str, text: Path) -> str:
-    """`deen` and `qaa-qab` both name two languages."""
-    codes = pair.split("-") if "-" in pair else [pair[: len(pair) // 2], pair[len(pair) // 2 :]]
-    if len(codes) != 2 or not all(codes):
-        raise BadInput(f"{text}: {pair!r} is no pair of languages, expected a name such as deen or qaa-qab; rename it")
-    return "-".join(canonical(code) for code in codes)

@@ -11,7 +11,6 @@ their shell script asks for [CLS], but their program takes the mean all the same
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,16 +23,17 @@ from crossling.benchmarks.lines import read_lines
 from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import Measured, choose, numbers, pair_name
+from crossling.evaluate.files import bucc_files, choose
+from crossling.evaluate.measured import Measured, numbers, pair_name
 from crossling.evaluate.mining import NEIGHBOURS, one_to_one
 from crossling.evaluate.neighbours import Vectors, neighbours
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Score
 from crossling.progress import watched
+from crossling.transfer.cuts import gathered
 
 METRICS = ("f1", "precision", "recall")
 SPLITS = ("dev", "test")  # the threshold comes from the first
-_FILE = re.compile(r"(?P<pair>[^.]+-[^.]+)\.(?P<split>[^.]+)\.[^.]+(\.gz)?")
 
 Link = tuple[str, str]
 Given = dict[int, dict[str, str]]  # at each layer the partners found for sentences of the first side
@@ -54,16 +54,13 @@ class MiningSet:
     gold: set[Link]
 
 
-def read_bucc(data: Path) -> list[dict[str, MiningSet]]:
-    """For each pair of DATA/bucc2018, in the order of their names, its splits: dev, and test where it has gold."""
+def read_bucc(data: Path, languages: Sequence[str] | None = None) -> list[dict[str, MiningSet]]:
+    """For each pair of DATA/bucc2018, or those of the languages, in the order of their names, its splits: dev, and
+    test where it has gold."""
     folder = data / "bucc2018"
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder; put the files zh-en.dev.{{zh,en,gold}} there")
-    matches = [match for file in folder.iterdir() if (match := _FILE.fullmatch(file.name))]
-    names = sorted({match["pair"] for match in matches if match["split"] in SPLITS})
-    if not names:
-        raise BadInput(f"{folder}: no files named zh-en.dev.zh here; put the benchmark there")
-    there = {(match["pair"], match["split"]) for match in matches}
+    chosen = choose(bucc_files(data), languages, folder)
+    there = {tuple(file.name.split(".")[:2]) for files in chosen.values() for file in files}
+    names = sorted({name for name, _ in there})
     return [_read_splits(folder, name, [split for split in SPLITS if (name, split) in there]) for name in names]
 
 
@@ -79,7 +76,7 @@ def bucc(
     if pooling == "mean":
         protocols["xtreme"] = [xtreme_layer(encoder.layers)]
     wanted = sorted({layer for chosen in protocols.values() for layer in chosen})
-    for splits in watched("bucc2018", choose(read_bucc(data), _name, languages, data / "bucc2018"), _name):
+    for splits in watched("bucc2018", read_bucc(data, languages), _name):
         thresholds: dict[int, float] = {}
         if len(splits) == 1:
             warnings.warn(
@@ -88,11 +85,13 @@ def bucc(
             )
         for split, found in splits.items():
             by_layer: dict[int, dict[Link, float]] = {}
-            for layer, scores in candidates(encoder, found, wanted, pooling).items():
+            with gathered(f"bucc2018 {_name(splits)}, {split}"):
+                mined = candidates(encoder, found, wanted, pooling)
+            for layer, scores in mined.items():
                 if split == SPLITS[0]:
                     thresholds[layer] = best_threshold(scores, found.gold)
                 by_layer[layer] = {link: score for link, score in scores.items() if score >= thresholds[layer]}
-            yield _scored(encoder, found, by_layer, protocols, pooling)
+            yield replace(_scored(encoder, found, by_layer, protocols, pooling), parts=len(splits))
 
 
 def xtreme_layer(layers: int) -> int:
@@ -172,7 +171,7 @@ def _scored(
                 rows.append(replace(numbered, protocol=protocol, metric=metric).row())
     variant = None if pooling == "mean" else pooling
     examples = _examples(encoder, found.first.ids, given, gold, protocols)
-    return Measured(rows, "bucc2018", found.split, language, variant, examples)
+    return Measured("-".join(found.languages), rows, "bucc2018", found.split, language, variant, examples)
 
 
 def _statistics(one: str, given: Given, gold: dict[str, set[str]]) -> dict[int, list[int]]:

@@ -10,9 +10,11 @@ import numpy as np
 
 from crossling.disk import write_json
 from crossling.errors import BadInput
-from crossling.evaluate.encode import Encoder, check_pooling
+from crossling.evaluate.asked import check_pooling
+from crossling.evaluate.encode import Encoder
 from crossling.evaluate.sentences import Sentences
 from crossling.progress import Progress
+from crossling.transfer.cuts import gathered
 
 WINDOW = 32_768  # sentences tokenised and sorted by length together; also how often the work so far is made safe
 
@@ -52,7 +54,8 @@ def write_vectors(
     )
     done = work.done()
     vectors_ND = work.vectors() if done else work.begin((len(sentences), encoder.width), np.dtype(dtype))
-    with Progress(f"embed {sentences.file.name}", len(sentences), done) as progress:
+    name = sentences.file.name
+    with gathered(name), Progress(f"embed {name}", len(sentences), done) as progress:
         for start, window in sentences.windows(WINDOW, done):
             vectors_ND[start : start + len(window)] = encoder.embed(window, layer, pooling)
             work.keep(vectors_ND, start + len(window))

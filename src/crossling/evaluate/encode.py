@@ -19,22 +19,18 @@ import xxhash
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-from crossling.errors import BadInput, nearest
+from crossling.errors import BadInput
+from crossling.evaluate.asked import check_pooling
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.links import check_methods, link
 from crossling.hub import TOKENIZER, WEIGHTS, model_folder
 from crossling.model.pretrained import pretrained, unreadable
+from crossling.transfer import cuts
 from crossling.transfer.lengths import batches
 
-POOLINGS = ("mean", "cls")
 TOKENS_PER_BATCH = 4096  # padding included; the states of all 25 layers of a large model then stay under half a GiB
 
 Links = list[tuple[int, int]]
-
-
-def check_pooling(pooling: str) -> None:
-    if pooling not in POOLINGS:
-        raise BadInput(f"pooling {pooling!r} is unknown{nearest(pooling, POOLINGS)}")
 
 
 class Encoder:
@@ -65,18 +61,23 @@ class Encoder:
         pooling: str = "mean",
         layers: Sequence[int] | None = None,
         told: Callable[[int], None] | None = None,  # how many are done, as they are
+        translations: Sequence[str] | None = None,  # one of each
     ) -> np.ndarray:
         """The vectors of the sentences at every layer, or at those given, [K, N, D] in float32.
 
         `mean` is over all positions but padding, with the special ones, as XTREME does; `cls` is the first position.
+        With `translations`, cross-attention is plugged in (VECO §3.1): the states of a sentence by itself and those
+        that see its translation, side by side, [K, N, 2 D].
         """
         check_pooling(pooling)
         if isinstance(sentences, str):
             raise BadInput("one sentence was given where several are expected; give a list of sentences")
         layers = range(self.layers + 1) if layers is None else layers
-        pooled_KND = np.empty((len(layers), len(sentences), self.width), dtype=np.float32)
+        ids, width = self._tokenise(sentences), self.width if translations is None else 2 * self.width
+        pooled_KND = np.empty((len(layers), len(sentences), width), dtype=np.float32)
         with measuring(self.model):
-            for rows, hidden, valid_BL in self._states(self._tokenise(sentences)):
+            states = self._states(ids) if translations is None else self._plugged(ids, self._tokenise(translations))
+            for rows, hidden, valid_BL in states:
                 pooled_KND[:, rows] = _pool([hidden[layer] for layer in layers], valid_BL, pooling).cpu().numpy()
                 if told is not None:
                     told(len(rows))
@@ -88,6 +89,8 @@ class Encoder:
 
     def align(self, source: str, target: str, layer: int | None = None, method: str = "ot") -> Links:
         """Links between the whitespace words of two sentences, counted from 0."""
+        if not (isinstance(source, str) and isinstance(target, str)):
+            raise BadInput("align takes two sentences, each as text; for many write a file and take crossling.align")
         pair = (source.split(), target.split())
         [found] = self.align_all([pair], [self.layer(layer)], [method])
         if found is None:
@@ -129,6 +132,14 @@ class Encoder:
         np.maximum.at(words, (joint.source_words[:, None], joint.target_words[None, :]), cosine_ST)
         return words
 
+    def check_plug_in(self) -> None:
+        """Refuses a model that cannot read a sentence with its translation."""
+        if not getattr(self.model.config, "cross_attention", False):
+            raise BadInput(
+                f"{self.name}: it has no cross-attention to plug in; give a model of the recipe veco (crossling"
+                " pretrain veco), or leave --plug-in out"
+            )
+
     def layer(self, layer: int | None) -> int:
         """The layer asked for, if it exists; the universal one if none is."""
         if layer is None:
@@ -158,11 +169,8 @@ class Encoder:
             cut = self.tokenizer([sentences[row] for row in long], truncation=True, max_length=self.longest, **plain)
             for row, sentence_ids in zip(long, cut["input_ids"], strict=True):
                 ids[row] = sentence_ids
-            warnings.warn(
-                f"{len(long)} of {len(ids)} sentences are longer than the {self.longest} tokens {self.name} can read; "
-                "their ends were left out",
-                stacklevel=3,
-            )
+            told = f"sentences are longer than the {self.longest} tokens {self.name} can read; their ends were left out"
+            cuts.note(len(long), len(ids), told)
         for row, sentence_ids in enumerate(ids):
             if not sentence_ids:
                 raise BadInput(f"{self.name}: sentence {row + 1} has no tokens; leave empty sentences out")
@@ -190,17 +198,35 @@ class Encoder:
     def _states(self, ids: Sequence[list[int]]) -> Iterator[tuple[list[int], tuple[Tensor, ...], Tensor]]:
         """Rows of `ids`, their states of every layer [B, L, D] and what is no padding [B, L], a batch at a time; to be
         asked while `measuring`."""
-        device = self.model.device
         for rows in batches([len(row) for row in ids], TOKENS_PER_BATCH):
-            lengths_B = np.array([len(ids[row]) for row in rows])
-            valid_BL = np.arange(lengths_B.max()) < lengths_B[:, None]
-            ids_BL = np.full(valid_BL.shape, self.tokenizer.pad_token_id or 0)
-            ids_BL[valid_BL] = np.fromiter(chain.from_iterable(ids[row] for row in rows), np.int64, lengths_B.sum())
-            valid = torch.from_numpy(valid_BL.astype(np.int64)).to(device)
-            output = self.model(
-                input_ids=torch.from_numpy(ids_BL).to(device), attention_mask=valid, output_hidden_states=True
-            )
-            yield rows, output.hidden_states, valid
+            given = self._padded([ids[row] for row in rows])
+            yield rows, self.model(**given, output_hidden_states=True).hidden_states, given["attention_mask"]
+
+    def _plugged(
+        self, ids: Sequence[list[int]], paired: Sequence[list[int]]
+    ) -> Iterator[tuple[list[int], tuple[Tensor, ...], Tensor]]:
+        """The same of sentences with their translations: [H : S] of every layer, [B, L, 2 D]."""
+        self.check_plug_in()
+        lengths = [len(own) + len(other) for own, other in zip(ids, paired, strict=True)]
+        for rows in batches(lengths, TOKENS_PER_BATCH // 2):
+            own, other = (self._padded([side[row] for row in rows]) for side in (ids, paired))
+            alone = self.model(**own, output_hidden_states=True).hidden_states
+            both = self.model(
+                **own,
+                encoder_hidden_states=self.model(**other).last_hidden_state,
+                encoder_attention_mask=other["attention_mask"],
+                output_hidden_states=True,
+            ).hidden_states
+            states = tuple(torch.cat(each, -1) for each in zip(alone, both, strict=True))
+            yield rows, states, own["attention_mask"]
+
+    def _padded(self, ids: Sequence[list[int]]) -> dict[str, Tensor]:
+        lengths_B = np.array([len(row) for row in ids])
+        valid_BL = np.arange(lengths_B.max()) < lengths_B[:, None]
+        ids_BL = np.full(valid_BL.shape, self.tokenizer.pad_token_id or 0)
+        ids_BL[valid_BL] = np.fromiter(chain.from_iterable(ids), np.int64, lengths_B.sum())
+        given = {"input_ids": ids_BL, "attention_mask": valid_BL.astype(np.int64)}
+        return {name: torch.from_numpy(values).to(self.model.device) for name, values in given.items()}
 
     def _probe(self) -> tuple[int, int]:
         """Layers and width as the model itself shows them; refuses one whose positions do not see what follows."""

@@ -7,30 +7,28 @@ come from the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
-from crossling.corpora.languages import canonical
-from crossling.errors import BadInput, nearest
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row
 from crossling.metrics.bootstrap import intervals
+from crossling.metrics.translation import MEASURES
 from crossling.metrics.values import f1, share
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Measured:
+    set: str  # of which files this is
     rows: list[Row]
     task: str
     split: str
     language: str
     variant: str | None  # direction, method, pooling: what tells this set from others of its language
     examples: Iterable[Predicted]  # prediction and statistics by layer, nothing where one was not measured
+    parts: int = 1  # how many such there are of its set
 
 
 # From the sums [..., S] of the statistics to percent [...].
@@ -40,6 +38,7 @@ VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "precision": lambda sums: share(sums[..., [0, 1]]),  # right, found, to be found
     "recall": lambda sums: share(sums[..., [0, 2]]),
     "f1": f1,
+    **{metric.name: metric.value for metric in MEASURES},
 }
 
 
@@ -54,14 +53,3 @@ def pair_name(first: str, second: str) -> str:
     """Of a row: as the papers do with English the other language alone, else the codes of both."""
     others = [language for language in (first, second) if language != "en"]
     return others[0] if len(others) == 1 else f"{first}-{second}"
-
-
-def choose(sets: Sequence[T], name: Callable[[T], str], languages: Sequence[str] | None, where: object) -> list[T]:
-    """Those sets whose name, such as `de-en`, is one of the languages or has one of them as a side."""
-    if languages is None:
-        return list(sets)
-    there = {part for each in sets for part in (name(each), *name(each).split("-"))}
-    asked = {"-".join(canonical(code) for code in language.split("-")) for language in languages}
-    for language in sorted(asked - there):
-        raise BadInput(f"{where}: no files of language {language!r}{nearest(language, there)}")
-    return [each for each in sets if asked & {name(each), *name(each).split("-")}]

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 
 from crossling.errors import BadInput, nearest
+from crossling.evaluate.asked import check_pooling
 from crossling.evaluate.embedding import read_vectors, write_vectors
-from crossling.evaluate.encode import Encoder, check_pooling
+from crossling.evaluate.encode import Encoder
 from crossling.evaluate.neighbours import Neighbours, Vectors, approximate, neighbours
 from crossling.evaluate.sentences import Sentences
 

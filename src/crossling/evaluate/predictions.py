@@ -54,8 +54,10 @@ def read(path: Path) -> list[Predicted]:
 
 
 def paths(folder: Path) -> list[Path]:
-    """All files of predictions below a folder, those of its seeds too, in the order of their names."""
-    return sorted(folder.glob(f"**/{FOLDER}/*/*.jsonl"))
+    """All files of predictions below a folder, those of its seeds too, in the order of their names; not those of an
+    evaluation that is under way there."""
+    found = folder.glob(f"**/{FOLDER}/*/*.jsonl")
+    return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(folder).parts))
 
 
 def plain(statistics_S: np.ndarray) -> list[float | int]:

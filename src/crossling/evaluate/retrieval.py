@@ -5,13 +5,14 @@ are one candidate, and finding it is right for each of their lines.
 
 Protocol `xtreme`: what its scripts compute. English asks, the mean of all positions but padding, one layer; equal
 sentences are candidates each for itself, of which the first is found, so that it is wrong for the lines of the others.
+
+Protocol `plug-in`: as `sweep`, but a vector is that of a sentence read with its translation (VECO's cross-attention).
 """
 # N lines of the asking side, M of the other, both distinct where it says so; K layers with the embeddings, D width
 # P pairs of protocol and layer
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,10 +25,12 @@ from crossling.corpora.languages import canonical
 from crossling.errors import BadInput
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.encode import Encoder
-from crossling.evaluate.measured import Measured, choose, numbers, pair_name
+from crossling.evaluate.files import choose, tatoeba_files
+from crossling.evaluate.measured import Measured, numbers, pair_name
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row, Score
 from crossling.progress import Counted
+from crossling.transfer.cuts import gathered
 
 QUERIES_AT_ONCE = 1024
 MEMORY = 2 << 30  # bytes of sentence vectors at all layers that are kept at once
@@ -39,13 +42,23 @@ LISTS = {
     "tatoeba-22": WITHOUT_BITEXT,
     "tatoeba-36": f"{WITH_BITEXT} {WITHOUT_BITEXT}",
 }
-_FILE = re.compile(r"tatoeba\.(?P<pair>[^.]+-[^.]+)\.[^.]+(\.gz)?")
+PLUG_IN = "plug-in"
+
+Read = str | tuple[str, str]  # what a vector is of: a sentence, or one with its translation
 
 
 @dataclass(frozen=True)
 class Side:
     language: str
     sentences: list[str]
+    file: Path | None = None  # they were read from
+    translations: list[str] | None = None  # what each is read with, where cross-attention is plugged in
+
+    @property
+    def read(self) -> list[Read]:
+        return list(
+            self.sentences if self.translations is None else zip(self.sentences, self.translations, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -64,39 +77,43 @@ class Bitext:
         return f"{self.first.language}-{self.second.language}"
 
 
-def read_tatoeba(data: Path) -> list[Bitext]:
-    """All pairs of DATA/tatoeba/v1, in the order of their names."""
-    folder = data / "tatoeba" / "v1"
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder; put the files tatoeba.XXX-eng.{{XXX,eng}} there")
-    names = {match["pair"] for file in folder.iterdir() if (match := _FILE.fullmatch(file.name))}
-    if not names:
-        raise BadInput(f"{folder}: no files named tatoeba.XXX-YYY.XXX here; put the benchmark there")
-    return [_read_pair(folder, name) for name in sorted(names)]
+def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[Bitext]:
+    """All pairs of DATA/tatoeba/v1, or those of the languages, in the order of their names."""
+    chosen = choose(tatoeba_files(data), languages, data / "tatoeba")
+    names = {file.name.split(".")[1] for files in chosen.values() for file in files}
+    return [_read_pair(data / "tatoeba" / "v1", name) for name in sorted(names)]
 
 
 def tatoeba(
-    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "mean"
+    encoder: Encoder,
+    data: Path,
+    languages: Sequence[str] | None = None,
+    pooling: str = "mean",
+    plug_in: bool = False,  # every sentence is read with its translation
 ) -> Iterator[Measured]:
     """Each pair of languages in both directions."""
-    bitexts = choose(read_tatoeba(data), lambda pair: pair.name, languages, data / "tatoeba")
+    bitexts = read_tatoeba(data, languages)
+    if plug_in:
+        encoder.check_plug_in()
+        bitexts = [_translated(bitext) for bitext in bitexts]
     groups = list(_groups(bitexts, encoder))
     distinct_of = [
-        dict.fromkeys(sentence for bitext in group for side in bitext.sides for sentence in side.sentences)
-        for group in groups
+        dict.fromkeys(each for bitext in group for side in bitext.sides for each in side.read) for group in groups
     ]
-    with Counted("tatoeba: sentences", sum(map(len, distinct_of))) as progress:
+    with gathered("tatoeba"), Counted("tatoeba: sentences", sum(map(len, distinct_of))) as progress:
         for group, distinct in zip(groups, distinct_of, strict=True):
-            rows = {sentence: row for row, sentence in enumerate(distinct)}
-            pooled_KND = unit(encoder.pooled(list(distinct), pooling, told=progress.add))
+            rows = {each: row for row, each in enumerate(distinct)}
+            sentences = [each if isinstance(each, str) else each[0] for each in distinct]
+            translations = [each[1] for each in distinct] if plug_in else None
+            pooled_KND = unit(encoder.pooled(sentences, pooling, told=progress.add, translations=translations))
             yield from _both_ways(encoder, group, rows, pooled_KND, pooling)
 
 
 def _both_ways(
-    encoder: Encoder, group: Sequence[Bitext], rows: dict[str, int], pooled_KND: np.ndarray, pooling: str
+    encoder: Encoder, group: Sequence[Bitext], rows: dict[Read, int], pooled_KND: np.ndarray, pooling: str
 ) -> Iterator[Measured]:
     for bitext in group:
-        first, second = (_Lines.of(side.sentences) for side in bitext.sides)
+        first, second = (_Lines.of(side.read) for side in bitext.sides)
         first_KND, second_KMD = (pooled_KND[:, [rows[each] for each in side.distinct]] for side in (first, second))
         pairs = [
             nearest_both(one_ND, other_MD, encoder.model.device)
@@ -155,13 +172,13 @@ def nearest_both(
 class _Lines:
     """Lines of one side and the distinct sentences they are."""
 
-    distinct: list[str]
+    distinct: list[Read]
     of_line: np.ndarray  # which of the distinct a line is
     first_line: np.ndarray  # of each of the distinct
 
     @classmethod
-    def of(cls, sentences: Sequence[str]) -> _Lines:
-        place: dict[str, int] = {}
+    def of(cls, sentences: Sequence[Read]) -> _Lines:
+        place: dict[Read, int] = {}
         of_line = np.array([place.setdefault(sentence, len(place)) for sentence in sentences])
         return cls(list(place), of_line, np.unique(of_line, return_index=True)[1])
 
@@ -176,23 +193,24 @@ def _scored(
     """One direction; `found_KN` are lines of the candidates."""
     query, _ = sides
     language, direction = _names(bitext, query)
-    lines = len(query.sentences)
+    lines, plugged = len(query.sentences), query.translations is not None
     merged_KN = found_KN == candidates.first_line[candidates.of_line]
     score = Score(
         model=encoder.name,
         task="tatoeba",
-        protocol="sweep",
+        protocol=PLUG_IN if plugged else "sweep",
         metric="accuracy",
         language=language,
         direction=direction,
         pooling=pooling,
+        setting=PLUG_IN if plugged else "training-free",
         seed=encoder.seed,
         examples=lines,
         value=0,
     )
-    by_protocol = {"sweep/accuracy": merged_KN}
-    places = [("sweep", layer, right_N) for layer, right_N in enumerate(merged_KN)]
-    if direction == "en-xx" and pooling == "mean":
+    by_protocol = {f"{score.protocol}/accuracy": merged_KN}
+    places = [(score.protocol, layer, right_N) for layer, right_N in enumerate(merged_KN)]
+    if direction == "en-xx" and pooling == "mean" and not plugged:
         layer = xtreme_layer(encoder.layers)
         own_KN = found_KN == np.arange(lines)
         by_protocol["xtreme/accuracy"] = own_KN
@@ -211,18 +229,19 @@ def _scored(
         )
         for line in range(lines)
     )
-    variant = direction if pooling == "mean" else f"{direction}.{pooling}"
-    return Measured(rows, "tatoeba", "test", language, variant, examples)
+    variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * plugged])
+    return Measured(bitext.name, rows, "tatoeba", "test", language, variant, examples, parts=2)
 
 
 def _groups(bitexts: Sequence[Bitext], encoder: Encoder) -> Iterator[list[Bitext]]:
     """Neighbouring pairs whose sentences are embedded together: batches of one length over all of them, and the
     sentences they share only once, as far as memory goes."""
-    room = MEMORY // (4 * encoder.width * (encoder.layers + 1))  # sentences
     group: list[Bitext] = []
-    seen: set[str] = set()
+    seen: set[Read] = set()
     for bitext in bitexts:
-        new = {sentence for side in bitext.sides for sentence in side.sentences}
+        width = encoder.width * (1 if bitext.first.translations is None else 2)
+        room = MEMORY // (4 * width * (encoder.layers + 1))  # sentences
+        new = {each for side in bitext.sides for each in side.read}
         if group and len(seen | new) > room:
             yield group
             group, seen = [], set()
@@ -239,11 +258,8 @@ def _read_pair(folder: Path, name: str) -> Bitext:
     sides = []
     for code in codes:
         path = folder / f"tatoeba.{name}.{code}"
-        sentences = read_lines(path)
-        if not all(sentence.strip() for sentence in sentences):
-            line = next(number for number, sentence in enumerate(sentences, start=1) if not sentence.strip())
-            raise BadInput(f"{path}: line {line} is empty, expected a sentence; remove the line from both sides")
-        sides.append(Side(canonical(code), sentences))
+        sentences = _read_sentences(path)
+        sides.append(Side(canonical(code), sentences, path))
     first, second = sides
     if len(first.sentences) != len(second.sentences):
         raise BadInput(
@@ -251,6 +267,39 @@ def _read_pair(folder: Path, name: str) -> Bitext:
             f"in .{codes[1]}, expected line i to translate line i; fetch the files again"
         )
     return Bitext(first, second)
+
+
+def _read_sentences(path: Path) -> list[str]:
+    sentences = read_lines(path)
+    if not all(sentence.strip() for sentence in sentences):
+        line = next(number for number, sentence in enumerate(sentences, start=1) if not sentence.strip())
+        raise BadInput(f"{path}: line {line} is empty, expected a sentence; remove the line from both sides")
+    return sentences
+
+
+def _translated(bitext: Bitext) -> Bitext:
+    """Each side with its sentences in the language of the other: tatoeba/translated/eng/tatoeba.deu-eng.deu is in
+    English. Equal sentences are read with the translation of the first, so that they stay one candidate."""
+    return Bitext(*(_with_translations(*sides) for sides in (bitext.sides, bitext.sides[::-1])))
+
+
+def _with_translations(side: Side, other: Side) -> Side:
+    assert side.file is not None and other.file is not None  # noqa: PT018
+    path = side.file.parents[1] / "translated" / other.file.suffix[1:] / side.file.name
+    if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
+        raise BadInput(
+            f"{path}: no such file, plain or .gz; to plug cross-attention in, put the lines of {side.file.name} there,"
+            f" translated into {other.language}"
+        )
+    translations = _read_sentences(path)
+    if len(translations) != len(side.sentences):
+        raise BadInput(
+            f"{path}: {len(translations)} lines, but {side.file} has {len(side.sentences)}, expected line i to"
+            f" translate line i; line {min(len(translations), len(side.sentences)) + 1} of one has no partner"
+        )
+    first: dict[str, str] = {}
+    same = [first.setdefault(*each) for each in zip(side.sentences, translations, strict=True)]
+    return replace(side, translations=same)
 
 
 def _names(bitext: Bitext, query: Side) -> tuple[str, str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from crossling.errors import BadInput
 from crossling.evaluate import scores, showcase
 from crossling.evaluate.scores import Row
 from crossling.evaluate.showcase import Showcase
+
+_CONSTRUCTED = re.compile(r"q[a-t][a-z]")  # the codes that are nobody's: those of crossling babel
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def collect(folders: Sequence[Path]) -> tuple[list[Run], list[Showcase]]:
         if not _look(folder, found):
             raise BadInput(f"{folder}: no scores.jsonl and no run in it; evaluate or train something first")
     names = short_names(found)
-    runs = [_run(names[model], model, each) for model, each in found.items()]
+    runs = [part for model, each in found.items() for part in _apart(_run(names[model], model, each))]
     files = [folder / "showcase.json" for folder in dict.fromkeys(folders)]
     return runs, [showcase.read(file) for file in files if file.is_file()]
 
@@ -82,7 +85,8 @@ def _look(folder: Path, found: dict[str, _Found]) -> bool:
         for row in scores.read(table / "scores.jsonl"):
             by_model[_identity(tuned.get(table) or row["model"], homes, found), row.get("tuned")].append(row)
         for (model, settings), rows in by_model.items():
-            name = f"{model} ({settings})" if _clash(found.get(model), rows) else model
+            plugged = any("plug" in row for row in rows)  # it reads translations too: another model at any rate
+            name = f"{model} ({settings})" if plugged or _clash(found.get(model), rows) else model
             each = found.setdefault(name, _Found())
             each.rows += rows
             if len(by_model) == 1:  # else nobody knows whose predictions lie there
@@ -127,6 +131,17 @@ def _run(name: str, model: str, found: _Found) -> Run:
         weights(home),
         list(dict.fromkeys([home, *found.folders])),
     )
+
+
+def _apart(run: Run) -> list[Run]:
+    """A mean over real and constructed languages would say nothing of either: where a run has both, they are two."""
+    kinds: dict[bool, list[Row]] = {False: [], True: []}
+    for row in run.rows:
+        kinds[all(_CONSTRUCTED.fullmatch(code) for code in row.get("language", "").split("-"))].append(row)
+    if not all(kinds.values()):
+        return [run]
+    other = Run(f"{run.name}, constructed languages", rows=kinds[True], data=run.data, parameters=run.parameters)
+    return [replace(run, rows=kinds[False]), other]
 
 
 def weights(folder: Path) -> int | None:

@@ -51,6 +51,9 @@ class Score:
     selected_on_test: bool | None = None  # true where these very examples are what it was chosen by
     tuned: str | None = None  # the settings it was fine-tuned with, in short
     questions: str | None = None  # their language, where it is not that of the text
+    plug: str | None = None  # "in" where every example was read with its translation (VECO's cross-attention)
+    paired: str | None = None  # the language of these translations
+    signature: str | None = None  # of a score that is only comparable with others of the same (sacreBLEU)
     low: float | None = None  # of the value, 95% by bootstrap over the examples
     high: float | None = None
 

@@ -327,7 +327,7 @@ def _bar(entry: Entry, score: TaskScore) -> Bar:
     if seeds.deviation is not None:
         text += f" ± {seeds.deviation:.1f}, median {seeds.median:.1f}, {len(seeds.values)} seeds"
     if low is not None and high is not None:
-        sure = "95%" if len(score.counted) == 1 else "interval if languages were independent"
+        sure = "95% interval" if len(score.counted) == 1 else "interval of the mean if languages were independent"
         text += f"; {sure}: {low:.1f} to {high:.1f}"
     return Bar(entry.name, entry.colour, seeds.mean, low, high, f"{text}; {score.listed}")
 
@@ -339,7 +339,7 @@ def _tip(code: str, score: TaskScore) -> str:
         text += f" ± {spread.deviation:.2f} over {len(spread.values)} seeds, median {spread.median:.2f}"
     if code in score.intervals:
         low, high = score.intervals[code]
-        text += f", 95%: {low:.1f} to {high:.1f}"
+        text += f", 95% interval: {low:.1f} to {high:.1f}"
     return text
 
 

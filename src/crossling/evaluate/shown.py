@@ -14,6 +14,7 @@ from crossling.evaluate.alignment import PROTOCOLS
 from crossling.evaluate.analysis import TaskScore, task_scores
 from crossling.evaluate.board import Entry
 from crossling.evaluate.charts import LineChart, Series
+from crossling.evaluate.retrieval import PLUG_IN
 from crossling.evaluate.runs import Run
 from crossling.evaluate.scores import Row, Summary, summary
 from crossling.progress import duration
@@ -137,7 +138,9 @@ class Shown:
     def _summary(self, task: str, metric: str) -> Summary | None:
         """The protocol with every layer; other protocols and splits have their own rows in scores.jsonl."""
         found = [
-            each for each in summary(self.run.rows) if (each.task, each.metric, each.split) == (task, metric, "test")
+            each
+            for each in summary(self.run.rows)
+            if (each.task, each.metric, each.split) == (task, metric, "test") and each.protocol != PLUG_IN
         ]
         # Of several ways to align, the one of the papers.
         return max(found, key=lambda each: (each.protocol == PROTOCOLS["ot"], len(each.by_layer)), default=None)

@@ -6,19 +6,24 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import xxhash
+
 from crossling.benchmarks.dataset import DataSet
 from crossling.benchmarks.examples import Example
+from crossling.benchmarks.pairs import scored_in_pairs, translations
 from crossling.benchmarks.sets import find
 from crossling.distributed import speaks
 from crossling.errors import BadInput, nearest
 from crossling.evaluate import predictions, scores
 from crossling.evaluate.predictions import Predicted
 from crossling.evaluate.scores import Row, Score
+from crossling.evaluate.underway import UnderWay
 from crossling.metrics import METRICS
 from crossling.metrics.bootstrap import interval
 from crossling.progress import Progress
+from crossling.transfer.cuts import gathered
 from crossling.transfer.family import Prediction
-from crossling.transfer.tuned import LANGUAGES, Facts, Tuned, facts, is_tuned, seeds
+from crossling.transfer.tuned import FACTS, LANGUAGES, Facts, Tuned, facts, is_tuned, seeds
 
 
 def evaluate_tuned(
@@ -40,8 +45,8 @@ def evaluate_tuned(
     for seed in seeds(folder):
         keep = None if out is None or recompute else Path(out) / f"seed-{facts(seed).seed}"
         rows += score_seed(seed, data, task, recompute, languages, keep)
-    if out is not None and speaks():
-        scores.add(Path(out) / "scores.jsonl", rows)
+        if out is not None and speaks():
+            scores.add(Path(out) / "scores.jsonl", rows)
     return rows
 
 
@@ -62,20 +67,36 @@ def score_seed(
     languages: Sequence[str] | None = None,
     keep: Path | None = None,  # predictions
 ) -> list[Row]:
-    """Rows of one model, in the languages asked for, or in every one there is something to score it on."""
+    """Rows of one model, in the languages asked for, or in every one there is something to score it on. With `keep`,
+    what was begun is gone on with."""
     known = facts(folder)
     data_set = _fitting(known, find(task or known.task))
-    there = data_set.tested(data) if data.is_dir() else []
-    if not there:
+    plug_in = known.form.plug_in
+    there = []
+    if data.is_dir():
+        there = scored_in_pairs(data_set, data, known.pivot) if plug_in else data_set.tested(data, languages)
+    if not there and languages is None:
         raise BadInput(f"{data}: nothing of {data_set.name} to score here; give the folder with the benchmarks in it")
     for language in languages or ():
         if language not in there:
-            raise BadInput(f"{data}: {data_set.name} has nothing to score in {language!r}{nearest(language, there)}")
+            told = nearest(language, data_set.scorable(data))
+            raise BadInput(f"{data}: {data_set.name} has nothing to score in {language!r}{told}")
     languages = languages or there
+    work = UnderWay(keep, data_set.name, _what(folder)) if keep is not None and speaks() else None
     rows, place, tuned = [], None, None
-    with Progress(f"score {data_set.name} {folder.name}", len(languages), shown=speaks()) as progress:
+    with (
+        gathered(f"{data_set.name}, {folder.name}") as cuts,
+        Progress(f"score {data_set.name} {folder.name}", len(languages), shown=speaks()) as progress,
+    ):
         for done, language in enumerate(languages, start=1):
+            cuts.part = language
             split, examples = data_set.test(data, language)
+            paired, read_with = (plug_in and translations(data_set, data, split, language, known.pivot)) or (None, None)
+            of = xxhash.xxh3_64_hexdigest(repr([examples, read_with]).encode())
+            before = work.rows(language, of) if work else None
+            if before is not None:
+                rows += before
+                continue
             if recompute:
                 found = _stored(folder, data_set.name, split, language, examples)
                 if found is None:
@@ -83,8 +104,11 @@ def score_seed(
             else:
                 if tuned is None or place != _place(folder, language):
                     place, tuned = _place(folder, language), Tuned.load(folder, language)
-                found = tuned.predict(examples)
-            rows += score(known, data_set, split, language, examples, found, keep)
+                found = tuned.predict(examples, translations=read_with)
+            own = score(known, data_set, split, language, examples, found, work.place if work else None, paired)
+            rows += own
+            if work:
+                work.add(language, of, own)
             progress.update(done, language)
     if any("selected_on_test" in row for row in rows):
         warnings.warn(
@@ -94,6 +118,8 @@ def score_seed(
         )
     if not rows:
         raise BadInput(f"{folder}: no stored predictions of {data_set.name}; leave --recompute out once")
+    if work:
+        work.finish()
     return rows
 
 
@@ -105,12 +131,13 @@ def score(
     examples: Sequence[Example],
     predicted: Sequence[Prediction],
     keep: Path | None = None,
+    paired: str | None = None,  # the language of the translations it was read with
 ) -> list[Row]:
     """Rows of one language; what was predicted is stored where it is to be kept."""
     gold = data_set.golds(examples, split, language)
     metrics = [METRICS[name] for name in data_set.metrics]
     statistics = {metric.label: metric.each(gold, predicted, language) for metric in metrics}
-    if keep is not None and speaks():
+    if keep is not None:
         each = (
             Predicted(
                 example.id,
@@ -140,6 +167,8 @@ def score(
             selection=known.selection,
             selected_on_test=_selected_on(known, data_set, split, language) or None,
             tuned=known.mark,
+            plug="in" if known.form.plug_in else None,
+            paired=paired,
             questions=questions if questions and questions != context else None,
             low=low,
             high=high,
@@ -152,6 +181,11 @@ def _selected_on(known: Facts, data_set: DataSet, split: str, language: str) -> 
     """Whether the model was chosen by the very part that it is scored on."""
     seen = known.selection in ("all-dev", "each-dev") or (known.selection == "english-dev" and language == known.pivot)
     return split == "dev" and data_set.name == known.task and seen
+
+
+def _what(folder: Path) -> dict[str, str]:
+    """Which model it is: no two are alike in all that is told of them, down to the digits of their dev scores."""
+    return {"tuned": (folder / FACTS).read_text(encoding="utf-8")}
 
 
 def _place(folder: Path, language: str) -> Path:

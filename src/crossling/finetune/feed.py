@@ -50,7 +50,7 @@ class FeatureFeed(Dataset[Work]):
         own = [(part, cut[part]) for part in range(self.rank, len(cut), self.processes)]
         micro = [(term, self.family.batch(chosen, targets=True)) for _, chosen in own]
         count = sum(self.family.count(chosen) for _, chosen in own)
-        tokens = sum(len(each.ids) for _, chosen in own for feature in chosen for each in feature.inputs)
+        tokens = sum(len(each.ids) for _, chosen in own for feature in chosen for each in feature.sequences)
         return Work(micro, dict.fromkeys(sums(term), count), tokens, [self._seed(step, part) for part, _ in own])
 
     def of(self, name: str, step: int) -> Iterator[Batch]:  # noqa: ARG002 - there is one objective
@@ -62,7 +62,7 @@ class FeatureFeed(Dataset[Work]):
         epoch, row = np.divmod(place, len(self.features))
         chosen = [self.features[self._order(int(e))[r]] for e, r in zip(epoch, row, strict=True)]
         chosen.sort(key=lambda feature: -feature.length)
-        tokens = self.batch * chosen[0].length * len(chosen[0].inputs)
+        tokens = self.batch * chosen[0].positions
         number = parts(tokens, self.micro_tokens, self.batch, self.processes)
         bounds = np.linspace(0, self.batch, number + 1).round().astype(int)
         return [chosen[begin:end] for begin, end in pairwise(bounds)]

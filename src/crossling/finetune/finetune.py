@@ -23,11 +23,13 @@ import torch
 
 from crossling.benchmarks.dataset import DataSet
 from crossling.benchmarks.examples import Example
+from crossling.benchmarks.pairs import scored_in_pairs
 from crossling.benchmarks.sets import find
 from crossling.disk import new_folder
 from crossling.distributed import first_one_then_all, speaks, together
 from crossling.errors import BadInput, nearest
 from crossling.evaluate import scores
+from crossling.evaluate.asked import TRANSLATION, check_trained
 from crossling.evaluate.scores import Row
 from crossling.evaluate.tuned import score_seed
 from crossling.finetune import selection as rules
@@ -36,6 +38,7 @@ from crossling.finetune.material import SETTINGS, Setting, Teacher, gather
 from crossling.finetune.plan import Plan, plans
 from crossling.finetune.selection import SELECTIONS, Selection
 from crossling.finetune.training import Job, train
+from crossling.finetune.translation.tuning import translators
 from crossling.load import load
 from crossling.progress import say
 from crossling.transfer.tuned import LANGUAGES, Facts, Tuned, is_tuned
@@ -52,12 +55,19 @@ def finetune(
     seeds: int = 1,
     selection: Selection = "english-dev",
     grid: str | None = None,
+    plug_in: bool = False,
+    pairs: str | Sequence[str] | None = None,
+    random: bool = False,
     **overrides: Any,
 ) -> list[Row]:
     """Trains one model for each seed and scores it in every language; the rows are also in `out`/scores.jsonl.
 
     zero-shot trains on one language, translate-train on its translations too. `grid` names a paper whose settings are
-    tried first, with the first seed. `overrides` are differences from the data set's usual setting: lr=1e-5, steps=100.
+    tried first, with the first seed. `plug_in` uses the cross-attention of VECO: every example is read with its
+    translation, in training and in scoring. `overrides` are differences from the data set's usual setting: lr=1e-5.
+
+    The task `translation` makes translators of the directions in `pairs`, such as en-de,de-en; with `random` they have
+    the shape of the model and none of its weights (docs/translation.md).
     """
     data, out = Path(data), Path(out)
     for name, value, valid in (("setting", setting, SETTINGS), ("selection", selection, SELECTIONS)):
@@ -65,18 +75,33 @@ def finetune(
             raise BadInput(f"--{name} {value}: no such {name}{nearest(value, valid)}")
     if seeds < 1:
         raise BadInput(f"--seeds {seeds}: expected at least 1")
+    if task == TRANSLATION:
+        if (setting, selection, grid, plug_in) != ("zero-shot", "english-dev", None, False):
+            raise BadInput("--setting, --selection, --grid and --plug-in are not for translation; leave them out")
+        _check_place(out)
+        return translators(model, data, out, pairs, seeds, random, overrides)
+    if pairs is not None or random:
+        raise BadInput(f"--pairs and --random are for --task {TRANSLATION}, not for {task}; leave them out")
+    if plug_in and setting == "zero-shot":
+        raise BadInput(
+            "--plug-in: in the zero-shot setting there is no translated pair (x, y) for cross-attention to read; give"
+            " --setting translate-train, or leave --plug-in out"
+        )
+    check_trained(task, model, data)
     data_set = find(task)
     points = plans(data_set, grid, [f"{key}={value}" for key, value in overrides.items()])
     _check_place(out)
-    data_set.tested(data)  # a damaged file is told of before the long part
+    _to_score(data_set, data, plug_in)  # a damaged file is told of before the long part
     with together():
         torch.manual_seed(0)  # of a pooler that the encoder does not have
         encoder = load(model)
+        if plug_in:
+            encoder.check_plug_in()
 
         def teacher() -> Teacher:
             return _teacher(model, task, data, out / "teacher", selection, overrides)
 
-        material = gather(data_set, data, setting, teacher, chosen=selection != "last" or len(points) > 1)
+        material = gather(data_set, data, setting, teacher, selection != "last" or len(points) > 1, plug_in)
         if material.trained_on != task and speaks():
             warnings.warn(f"{task} has no training files here: trained on {material.trained_on}", stacklevel=2)
         job = Job(encoder, material, setting, selection)
@@ -138,13 +163,18 @@ def _scored(out: Path, known: Facts, data_set: DataSet, data: Path) -> list[Row]
     """Rows of one seed: those of an earlier call, if they are of all that can be scored now, or new ones."""
     kept = scores.read(out / "scores.jsonl") if (out / "scores.jsonl").is_file() else []
     own = [row for row in kept if row.get("seed") == known.seed and row["task"] == known.task]
-    if own and {row["language"] for row in own} == {*data_set.tested(data)}:
+    if own and {row["language"] for row in own} == {*_to_score(data_set, data, known.form.plug_in)}:
         return own
     folder = out / f"seed-{known.seed}"
     rows = score_seed(folder, data, keep=folder)
     if speaks():
         scores.add(out / "scores.jsonl", rows)
     return rows
+
+
+def _to_score(data_set: DataSet, data: Path, plug_in: bool) -> list[str]:
+    """The languages a model is scored in."""
+    return scored_in_pairs(data_set, data, data_set.source(data)[1]) if plug_in else data_set.tested(data)
 
 
 def _teacher(

@@ -30,6 +30,7 @@ from crossling.finetune.plan import Plan
 from crossling.finetune.selection import Selection
 from crossling.metrics import METRICS
 from crossling.objectives.objective import Network
+from crossling.progress import Progress
 from crossling.recipe.pretrain import machine
 from crossling.train import checkpoint
 from crossling.train.account import Account
@@ -37,6 +38,7 @@ from crossling.train.optimizer import Adam
 from crossling.train.run import Run
 from crossling.train.step import Schedule
 from crossling.train.trainer import Trainer
+from crossling.transfer import cuts
 from crossling.transfer.family import Feature, Form
 from crossling.transfer.heads import with_head
 from crossling.transfer.tuned import LANGUAGES, Facts, Tuned, facts, family, is_tuned, write_facts
@@ -67,6 +69,7 @@ class Job:
             answer=plan.answer,
             n_best=plan.n_best,
             null=self.material.null,
+            plug_in=self.material.plug_in,
         )
 
     @cached_property
@@ -77,8 +80,9 @@ class Job:
         """Whether a finished model is the one that is asked for."""
         known = facts(folder)
         made = {"task": known.task, "model": known.model, "setting": known.setting, "selection": known.selection}
+        made |= {"plug_in": str(known.form.plug_in)}
         asked = {"task": self.material.data_set.name, "model": self.encoder.name, "setting": self.setting}
-        asked |= {"selection": self.selection, **plan.hyper}
+        asked |= {"selection": self.selection, "plug_in": str(self.material.plug_in), **plan.hyper}
         for name, theirs in (made | known.hyper).items():
             if asked.get(name) != theirs:
                 raise BadInput(
@@ -128,7 +132,8 @@ class _Training:
     def fit(self, work: Path) -> int:
         """Trains to the end, or goes on; says of how many steps."""
         plan, material = self.plan, self.job.material
-        features = self.family.features(material.train, targets=True)
+        with cuts.gathered(f"{material.trained_on}, training part"):
+            features = self.family.features(material.train, True, material.train_translations)
         steps = plan.steps_of(len(features))
         every = plan.checkpoint_every or -(-steps // PARTS)
         watched = rules.watched(self.job.selection, [*material.dev])
@@ -176,10 +181,17 @@ class _Training:
         for language in self.job.material.dev:
             by_state.setdefault(own.get(language, root), []).append(language)
         dev: dict[str, float] = {}
-        with new_folder(out) if speaks() else nullcontext() as new:  # all score, one writes
+        self._read_dev([*self.job.material.dev])
+        name = f"dev {self.job.material.data_set.name} {out.name}"
+        with (
+            new_folder(out) if speaks() else nullcontext() as new,  # all score, one writes
+            Progress(name, len(self.job.material.dev), shown=speaks()) as progress,
+        ):
             for state, languages in by_state.items():
                 tuned = self._at(state)
-                dev |= self._dev(tuned, languages)
+                for language in languages:
+                    dev |= self._dev(tuned, [language])
+                    progress.update(len(dev), language)
                 if new is not None:
                     _save(tuned, [new] if state == root else [new / LANGUAGES / language for language in languages])
             known = self._facts(steps, int(root.name), dev)
@@ -200,13 +212,21 @@ class _Training:
 
     def _dev(self, tuned: Tuned, languages: Sequence[str]) -> dict[str, float]:
         found, dev = {}, self.job.material.dev
+        self._read_dev(languages)
         for language in languages:
-            if language not in self.views:
-                self.views[language] = self.family.features(dev[language], targets=False)
             said = tuned.predict(dev[language], self.views[language])
             gold = self.job.material.data_set.golds(dev[language], "dev", language)
             found[language] = self.metric.score(gold, said, language)
         return found
+
+    def _read_dev(self, languages: Sequence[str]) -> None:
+        material = self.job.material
+        with cuts.gathered(f"{material.data_set.name}, dev part") as told:
+            for language in languages:
+                if language not in self.views:
+                    told.part = language
+                    read_with = material.dev_translations.get(language)
+                    self.views[language] = self.family.features(material.dev[language], False, read_with)
 
     def _adam(self, steps: int) -> Adam:
         """XTREME's. A warm-up made for longer runs would never end in a short one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -26,12 +27,15 @@ class CrosslingConfig(PreTrainedConfig):
         relative_buckets: int = 32,
         relative_max_distance: int = 128,
         cross_attention: bool = False,  # VECO's module in every layer, used where a paired sequence is given
+        plug_in: bool = False,  # of a model of a task: it reads every sequence with its translation (VECO §3.1)
         dropout: float = 0.1,
         attention_dropout: float = 0.0,  # of the attention weights
         initializer_range: float = 0.02,
         layer_norm_eps: float = 1e-5,
         universal_layer: int | None = None,  # whose mean is the sentence vector; two thirds up if not said
         output_layer: int | None = None,  # the last layer to compute, for those who want sentence vectors only
+        decoder_blocks: Sequence[int] | None = None,  # of a translator: encoder blocks that its decoder is, or began as
+        tied: bool = True,  # whether it is them
         pad_token_id: int = 1,
         bos_token_id: int = 0,
         eos_token_id: int = 2,
@@ -51,13 +55,25 @@ class CrosslingConfig(PreTrainedConfig):
         self.relative_buckets = relative_buckets
         self.relative_max_distance = relative_max_distance
         self.cross_attention = cross_attention
+        self.plug_in = plug_in
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
         self.universal_layer = round(num_hidden_layers * 2 / 3) if universal_layer is None else universal_layer
         self.output_layer = output_layer
+        self.decoder_blocks = None if decoder_blocks is None else tuple(decoder_blocks)
+        self.tied = tied
         super().__init__(**kwargs, pad_token_id=pad_token_id, bos_token_id=bos_token_id, eos_token_id=eos_token_id)  # type: ignore[call-arg]
+
+    @property
+    def crossed(self) -> Sequence[int]:
+        """The blocks of the encoder that have cross-attention; an untied decoder has it to itself."""
+        if not self.cross_attention:
+            return ()
+        if self.decoder_blocks is None:
+            return range(self.num_hidden_layers)
+        return self.decoder_blocks if self.tied else ()
 
     def but(self, **changes: Any) -> CrosslingConfig:
         return CrosslingConfig(**(self.to_dict() | changes))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,10 +35,24 @@ class LMHead(nn.Module):
         return F.linear(self._ready(hidden_MD), table_VD, self.bias_V)
 
     def predict(
-        self, hidden_MD: Tensor, table_VD: Tensor, targets_M: Tensor, noise_M: Tensor | None = None
+        self,
+        hidden_MD: Tensor,
+        table_VD: Tensor,
+        targets_M: Tensor,
+        noise_M: Tensor | None = None,
+        smoothing: float = 0.0,  # the part of the truth that is shared out among all pieces
     ) -> Predicted:
         """What training needs of the logits, without them."""
-        return predict(self._ready(hidden_MD), table_VD, self.bias_V, targets_M, noise_M)
+        ready_MD = self._ready(hidden_MD)
+        found = predict(ready_MD, table_VD, self.bias_V, targets_M, noise_M)
+        if not smoothing:
+            return found
+        # (1 - e) (z - l_target) + e (z - mean l) = (z - l_target) + e (l_target - mean l), with z = log sum exp l: of
+        # all logits it takes their mean alone, which is that of the mean row.
+        with torch.autocast(ready_MD.device.type, enabled=False):
+            beyond_MD = F.embedding(targets_M, table_VD).float() - table_VD.float().mean(0)
+            beyond_M = (ready_MD.float() * beyond_MD).sum(-1) + self.bias_V[targets_M] - self.bias_V.mean()
+        return replace(found, loss=found.loss + smoothing * beyond_M.sum())
 
     def _ready(self, hidden_MD: Tensor) -> Tensor:
         return self.norm(F.gelu(self.dense(hidden_MD)))
@@ -56,14 +71,17 @@ class RTDHead(nn.Module):
         return self.score(F.gelu(self.dense(hidden_BLD))).squeeze(-1)
 
 
-class CrosslingForMaskedLM(CrosslingPreTrainedModel):
-    """An encoder that fills in what was masked: a generator, or a model trained by masked language modelling."""
+class LanguageModel(CrosslingPreTrainedModel):
+    """What all models that predict pieces have in common: a head that is handed the table of the input."""
 
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__(config)
         self.encoder = CrosslingModel(config)
         self.lm_head = LMHead(config)
-        self.post_init()
+
+    @property
+    def table_VD(self) -> Tensor:  # noqa: N802 - named by its shape, as tensors are
+        return self.encoder.embeddings.tokens.weight
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
@@ -81,11 +99,19 @@ class CrosslingForMaskedLM(CrosslingPreTrainedModel):
         self.lm_head.bias_V = nn.Parameter(bias_V)
         return table
 
+
+class CrosslingForMaskedLM(LanguageModel):
+    """An encoder that fills in what was masked: a generator, or a model trained by masked language modelling."""
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__(config)
+        self.post_init()
+
     def forward(
         self, input_ids: Tensor, labels: Tensor | None = None, return_dict: bool | None = None, **inputs: Any
     ) -> MaskedLMOutput | tuple[Any, ...]:
         output = self.encoder(input_ids, **inputs)
-        logits_BLV = self.lm_head(output.last_hidden_state, self.encoder.embeddings.tokens.weight)
+        logits_BLV = self.lm_head(output.last_hidden_state, self.table_VD)
         loss: Any = None
         if labels is not None:
             loss = F.cross_entropy(logits_BLV.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED)

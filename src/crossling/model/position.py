@@ -46,10 +46,11 @@ def far(buckets: int, max_distance: int) -> int:
     return int((kinds == kinds[-1]).nonzero()[0])
 
 
-def windows(by_distance_HW: Tensor) -> Tensor:
+def windows(by_distance_HW: Tensor, queries: int | None = None) -> Tensor:
     """d for every query and key, [H, L, L], from that of every distance: row i is the window that has distance 0 at i.
-    A sliding view and never a gather: its gradient is summed in float32 and in a fixed order."""
-    return by_distance_HW.unfold(1, (by_distance_HW.shape[1] + 1) // 2, 1).flip(1)
+    Of the last so many queries only, if that is said. A sliding view and never a gather: its gradient is summed in
+    float32 and in a fixed order."""
+    return by_distance_HW.unfold(1, (by_distance_HW.shape[1] + 1) // 2, 1)[:, :queries].flip(1)
 
 
 class RelativePositionTable(nn.Module):

@@ -11,7 +11,8 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
-import crossling.model.tasks  # noqa: F401  registers our architectures with Auto*
+import crossling.model.tasks
+import crossling.model.translator  # noqa: F401  both register our architectures with Auto*
 from crossling.errors import BadInput
 
 

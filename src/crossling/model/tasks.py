@@ -1,9 +1,9 @@
 """The heads of fine-tuned models, under the names Hugging Face's Auto classes look for.
 
 A sequence: first token, dropout, dense, tanh, dropout, linear, as RoBERTa and COCO-LM. Tokens and answers: one linear
-map on every token.
+map on every token. Where cross-attention is plugged in, a head reads two states of every token side by side.
 """
-# B sequences, C choices, L positions, D width, K labels
+# B sequences, C choices, L positions, T positions of the translation, D width, K labels
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 from transformers.modeling_outputs import (
+    BaseModelOutput,
     MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
@@ -34,7 +35,7 @@ class SequenceHead(nn.Module):
     def __init__(self, config: CrosslingConfig, outputs: int) -> None:
         super().__init__()
         self.dropout = nn.Dropout(config.dropout)
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(_width(config), config.hidden_size)
         self.out = nn.Linear(config.hidden_size, outputs)
 
     def forward(self, hidden_BLD: Tensor) -> Tensor:
@@ -42,19 +43,83 @@ class SequenceHead(nn.Module):
         return self.out(self.dropout(pooled_BD))
 
 
-class CrosslingForSequenceClassification(CrosslingPreTrainedModel):
+class TaskModel(CrosslingPreTrainedModel):
+    """An encoder under a head.
+
+    With `plug_in` it reads x with its translation y, and the head gets [H : S] of x: H by self-attention alone, S with
+    cross-attention to the last layer's H of y (VECO §3.1). Pre-training stops the gradient at H of y, to be spared a
+    network of twice the depth; here it flows, as all that a prediction is made of is tuned for it, and y is encoded in
+    the same pass as x anyway.
+    """
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__(config)
+        if config.plug_in and not config.cross_attention:
+            raise ValueError("plug_in: this model has no cross-attention to plug in")
+        self.encoder = CrosslingModel(config)
+
+    def read(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        paired_input_ids: Tensor | None,
+        paired_attention_mask: Tensor | None,
+        **inputs: Any,
+    ) -> BaseModelOutput:
+        """What the head gets is `last_hidden_state`; `hidden_states` are those of x by itself."""
+        if (paired_input_ids is not None) != self.config.plug_in:
+            raise ValueError(
+                "this model reads every sequence with its translation; give paired_input_ids"
+                if self.config.plug_in
+                else "this model reads no translations: its cross-attention is plugged out; leave paired_input_ids out"
+            )
+        if paired_input_ids is None:
+            return self.encoder(input_ids, attention_mask, **inputs)
+        x, y = (input_ids, attention_mask), (paired_input_ids, paired_attention_mask)
+        hidden_BLD, paired_BTD, states = self._alone(x, y, **inputs)
+        both = self.encoder(*x, encoder_hidden_states=paired_BTD, encoder_attention_mask=y[1])
+        side_by_side: Any = torch.cat([hidden_BLD, both.last_hidden_state], -1)
+        return BaseModelOutput(last_hidden_state=side_by_side, hidden_states=states)
+
+    def _alone(
+        self, x: tuple[Tensor, Tensor | None], y: tuple[Tensor, Tensor | None], **inputs: Any
+    ) -> tuple[Tensor, Tensor, Any]:
+        """The last states of x and y, each by self-attention, and all of x if they are asked for. One pass is enough
+        where the shapes allow it."""
+        (x_BL, seen_BL), (y_BT, seen_BT) = x, y
+        if x_BL.shape != y_BT.shape or seen_BL is None or seen_BT is None:
+            output = self.encoder(*x, **inputs)
+            return output.last_hidden_state, self.encoder(*y).last_hidden_state, output.hidden_states
+        rows = len(x_BL)
+        output = self.encoder(torch.cat([x_BL, y_BT]), torch.cat([seen_BL, seen_BT]), **inputs)
+        states = output.hidden_states and tuple(state_BLD[:rows] for state_BLD in output.hidden_states)
+        return *output.last_hidden_state.split(rows), states
+
+
+def _width(config: CrosslingConfig) -> int:
+    """Of what a head reads."""
+    return config.hidden_size * (2 if config.plug_in else 1)
+
+
+class CrosslingForSequenceClassification(TaskModel):
     """The class of a sentence or a pair; with one label, a number."""
 
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__(config)
-        self.encoder = CrosslingModel(config)
         self.classifier = SequenceHead(config, int(config.num_labels or 1))
         self.post_init()
 
     def forward(
-        self, input_ids: Tensor, labels: Tensor | None = None, return_dict: bool | None = None, **inputs: Any
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        paired_input_ids: Tensor | None = None,
+        paired_attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_dict: bool | None = None,
+        **inputs: Any,
     ) -> SequenceClassifierOutput | tuple[Any, ...]:
-        output = self.encoder(input_ids, **inputs)
+        output = self.read(input_ids, attention_mask, paired_input_ids, paired_attention_mask, **inputs)
         logits_BK = self.classifier(output.last_hidden_state)
         loss: Any = None
         if labels is not None and logits_BK.shape[1] == 1:
@@ -65,20 +130,26 @@ class CrosslingForSequenceClassification(CrosslingPreTrainedModel):
         return found.to_tuple() if return_dict is False else found
 
 
-class CrosslingForTokenClassification(CrosslingPreTrainedModel):
+class CrosslingForTokenClassification(TaskModel):
     """A tag for every token."""
 
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__(config)
-        self.encoder = CrosslingModel(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(config.hidden_size, int(config.num_labels or 1))
+        self.classifier = nn.Linear(_width(config), int(config.num_labels or 1))
         self.post_init()
 
     def forward(
-        self, input_ids: Tensor, labels: Tensor | None = None, return_dict: bool | None = None, **inputs: Any
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        paired_input_ids: Tensor | None = None,
+        paired_attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_dict: bool | None = None,
+        **inputs: Any,
     ) -> TokenClassifierOutput | tuple[Any, ...]:
-        output = self.encoder(input_ids, **inputs)
+        output = self.read(input_ids, attention_mask, paired_input_ids, paired_attention_mask, **inputs)
         logits_BLK = self.classifier(self.dropout(output.last_hidden_state))
         loss: Any = None
         if labels is not None:
@@ -87,24 +158,26 @@ class CrosslingForTokenClassification(CrosslingPreTrainedModel):
         return found.to_tuple() if return_dict is False else found
 
 
-class CrosslingForQuestionAnswering(CrosslingPreTrainedModel):
+class CrosslingForQuestionAnswering(TaskModel):
     """Where in the sequence an answer begins and ends."""
 
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__(config)
-        self.encoder = CrosslingModel(config)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.qa_outputs = nn.Linear(_width(config), 2)
         self.post_init()
 
     def forward(
         self,
         input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        paired_input_ids: Tensor | None = None,
+        paired_attention_mask: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         return_dict: bool | None = None,
         **inputs: Any,
     ) -> QuestionAnsweringModelOutput | tuple[Any, ...]:
-        output = self.encoder(input_ids, **inputs)
+        output = self.read(input_ids, attention_mask, paired_input_ids, paired_attention_mask, **inputs)
         start_BL, end_BL = self.qa_outputs(output.last_hidden_state).unbind(-1)
         loss: Any = None
         if start_positions is not None and end_positions is not None:
@@ -116,25 +189,26 @@ class CrosslingForQuestionAnswering(CrosslingPreTrainedModel):
         return found.to_tuple() if return_dict is False else found
 
 
-class CrosslingForMultipleChoice(CrosslingPreTrainedModel):
+class CrosslingForMultipleChoice(TaskModel):
     """Which of several sequences is the right one: each is given a number."""
 
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__(config)
-        self.encoder = CrosslingModel(config)
         self.classifier = SequenceHead(config, 1)
         self.post_init()
 
     def forward(
         self,
-        input_ids: Tensor,  # [B, C, L]
+        input_ids: Tensor,  # [B, C, L], as those below
         attention_mask: Tensor | None = None,
+        paired_input_ids: Tensor | None = None,
+        paired_attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         return_dict: bool | None = None,
         **inputs: Any,
     ) -> MultipleChoiceModelOutput | tuple[Any, ...]:
-        seen = None if attention_mask is None else attention_mask.flatten(0, 1)
-        output = self.encoder(input_ids.flatten(0, 1), seen, **inputs)
+        given = input_ids, attention_mask, paired_input_ids, paired_attention_mask
+        output = self.read(*(None if each is None else each.flatten(0, 1) for each in given), **inputs)  # type: ignore[arg-type]
         logits_BC = self.classifier(output.last_hidden_state).view(*input_ids.shape[:2])
         loss: Any = None
         if labels is not None:

@@ -20,6 +20,7 @@ from crossling.model.attention import Bias, CrossAttention, Seen, SelfAttention,
 from crossling.model.config import CrosslingConfig
 from crossling.model.device import runs_kernels
 from crossling.model.initial import initialise
+from crossling.model.past import Past
 from crossling.model.position import RelativePositionTable
 from crossling.model.tables import DisentangledEmbedding
 
@@ -75,11 +76,14 @@ class Embeddings(nn.Module):
         self.norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, ids_BL: Tensor, segments_BL: Tensor | None = None) -> Tensor:
+    def forward(self, ids_BL: Tensor, segments_BL: Tensor | None = None, past: int = 0) -> Tensor:
+        """`past` is how many tokens came before these."""
         hidden_BLD = self.tokens(ids_BL)
         if self.positions is not None:
             hidden_BLD = hidden_BLD + (
-                self.positions.weight[: ids_BL.shape[1]] if segments_BL is None else self.positions(places(segments_BL))
+                self.positions.weight[past : past + ids_BL.shape[1]]
+                if segments_BL is None
+                else self.positions(places(segments_BL))
             )
         return self.dropout(self.norm(hidden_BLD))
 
@@ -87,11 +91,12 @@ class Embeddings(nn.Module):
 class Block(GradientCheckpointingLayer):
     """Self-attention, cross-attention where there is a paired sequence, feed-forward; each with its norm."""
 
-    def __init__(self, config: CrosslingConfig) -> None:
+    def __init__(self, config: CrosslingConfig, crossed: bool | None = None) -> None:
         super().__init__()
         self.attention = SelfAttention(config)
         self.attention_norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
-        if config.cross_attention:
+        self.crossed = config.cross_attention if crossed is None else crossed
+        if self.crossed:
             self.cross = CrossAttention(config)
             self.cross_norm = Norm(config.hidden_size, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(config)
@@ -106,15 +111,16 @@ class Block(GradientCheckpointingLayer):
         seen: Seen | None,
         paired_BTD: Tensor | None = None,
         paired_seen: Seen | None = None,
+        past: Past | None = None,  # of a decoder: what it has read before
     ) -> Tensor:
         if self.pre_norm:
-            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias, seen))
+            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias, seen, past))
             if paired_BTD is not None:
-                hidden = hidden + self.dropout(self.cross(self.cross_norm(hidden), paired_BTD, paired_seen))
+                hidden = hidden + self.dropout(self.cross(self.cross_norm(hidden), paired_BTD, paired_seen, past))
             return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
-        hidden = self.attention_norm(hidden, self.attention(hidden, bias, seen), self.dropout.p)
+        hidden = self.attention_norm(hidden, self.attention(hidden, bias, seen, past), self.dropout.p)
         if paired_BTD is not None:
-            hidden = self.cross_norm(hidden, self.cross(hidden, paired_BTD, paired_seen), self.dropout.p)
+            hidden = self.cross_norm(hidden, self.cross(hidden, paired_BTD, paired_seen, past), self.dropout.p)
         return self.feed_forward_norm(hidden, self.feed_forward(hidden), self.dropout.p)
 
 
@@ -140,7 +146,9 @@ class CrosslingModel(CrosslingPreTrainedModel):
             if config.relative_positions
             else None
         )
-        self.blocks: Sequence[Block] = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))  # type: ignore[assignment]
+        self.blocks: Sequence[Block] = nn.ModuleList(  # type: ignore[assignment]
+            Block(config, number in config.crossed) for number in range(config.num_hidden_layers)
+        )
         # Pre-norm leaves the sum of all branches unnormalised; the heads need one last norm.
         self.final_norm = Norm(config.hidden_size, eps=config.layer_norm_eps) if config.norm == "pre" else None
         self.post_init()
@@ -153,10 +161,19 @@ class CrosslingModel(CrosslingPreTrainedModel):
 
     def cross_parameters(self) -> Iterator[nn.Parameter]:
         """Those of the cross-attention modules alone."""
-        if self.config.cross_attention:
-            for block in self.blocks:
+        for block in self.blocks:
+            if block.crossed:
                 yield from block.cross.parameters()
                 yield from block.cross_norm.parameters()
+
+    def check_length(self, tokens: int) -> None:
+        most = self.config.max_position_embeddings
+        if self.config.absolute_positions and tokens > most:
+            raise ValueError(f"{tokens} tokens, and the model has {most} positions; cut the text")
+
+    def bias(self, tokens: int) -> Bias | None:
+        """Of all distances in a sequence of so many."""
+        return Bias(self.relative(tokens), self.relative.far) if self.relative is not None else None
 
     def forward(
         self,
@@ -171,15 +188,13 @@ class CrosslingModel(CrosslingPreTrainedModel):
         layers: int | None = None,  # stop after this many blocks; what lies above is not computed
         **_: Any,
     ) -> BaseModelOutput | tuple[Any, ...]:
-        if encoder_hidden_states is not None and not self.config.cross_attention:
+        if encoder_hidden_states is not None and not all(block.crossed for block in self.blocks):
             raise ValueError("this model has no cross-attention to plug in")
-        if self.config.absolute_positions and input_ids.shape[1] > self.config.max_position_embeddings:
-            most = self.config.max_position_embeddings
-            raise ValueError(f"{input_ids.shape[1]} tokens, and the model has {most} positions; cut the text")
+        self.check_length(input_ids.shape[1])
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         hidden_BLD = self.embeddings(input_ids, segments)
-        bias = Bias(self.relative(input_ids.shape[1]), self.relative.far) if self.relative is not None else None
+        bias = self.bias(input_ids.shape[1])
         # The same for all layers, so made once.
         width = self.config.hidden_size // self.config.num_attention_heads
         how = hidden_BLD.dtype, fused(hidden_BLD.device, hidden_BLD.dtype, width)

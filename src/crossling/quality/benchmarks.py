@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from crossling.corpora.files import COMPRESSED, lines
@@ -22,6 +23,7 @@ from crossling.quality.normal import plain, sentences, weight
 # Letters. What is shorter ("I do not know.") is said by chance.
 SHORTEST = 20
 LONGEST = 1 << 30  # bytes: a file of JSON may be one line
+WORD = 12  # letters: longer ones are no words, on average
 HEAD = 5000  # lines looked at to tell the layout
 
 _NO_SENTENCES = re.compile(r"\.|readme|licen[cs]e|notice|.*\.(md|ids|gold|py)$", re.IGNORECASE)
@@ -138,9 +140,11 @@ def _column_of_tokens(head: list[str]) -> int | None:
     """Where the words stand in a file with a word a line and a blank line between sentences; None if it is none."""
     rows = [_columns(line) for line in head if line.strip() and not line.startswith("# ")]
     widths = {len(row) for row in rows}
-    if len(widths) != 1 or widths == {1} or not any(not line.strip() for line in head):
+    if len(widths) != 1 or not any(not line.strip() for line in head):
         return None
     if any(" " in cell.strip() for row in rows for cell in row[:2]):
+        return None
+    if widths == {1} and fmean(len(row[0]) for row in rows) > WORD:  # no tags: words, or sentences without spaces
         return None
     return 1 if all(re.fullmatch(r"[\d.-]+", row[0]) for row in rows) else 0
 

@@ -57,11 +57,14 @@ class Trainer:
         first: Sequence[str] = (),  # parameters that learn alone for the first `freeze_steps`
         parallel: Parallel = "auto",
         scores: Sequence[str] = SCORES,
+        keep: int | None = None,  # checkpoints, besides the best ones
+        patience: int | None = None,  # so many measurements in a row without a better first score end it
     ) -> None:
         self.net, self.objectives, self.feed, self.scores = net.to(device), objectives, feed, scores
         self.schedule, self.run, self.device, self.account = schedule, run, device, account
         self.workers, self.probe, self.guard = workers, probe, guard
-        self.checkpoints = Checkpoints(run.checkpoints)
+        self.checkpoints = Checkpoints(run.checkpoints, keep)
+        self.patience, self.best = patience, (float("-inf"), 0)  # the best first score, and at which step
         if not run.saved:
             self._begin()  # before it is in shards
         self.engine = Engine(net, device, parallel)
@@ -108,6 +111,8 @@ class Trainer:
                     row = self._log(window)
                     window, note = Window(), self._shown(row)
                     scores = {name: row[name] for name in self.scores if name in row}
+                    self._judge(scores)
+                last = last or self._over
                 progress.update(self.step, note, self.pace.left(self.step))
                 due = due or self.step % schedule.checkpoint_every == 0 or bool(scores)
                 if (due and not self._in_doubt()) or last or told.stop:
@@ -119,6 +124,8 @@ class Trainer:
                         f"stopped at step {self.step} of {schedule.steps}, saved in {self.run.path};"
                         " the same command goes on from there"
                     )
+                if last:
+                    break
             self.checkpoints.wait()
         return self.net
 
@@ -138,7 +145,7 @@ class Trainer:
         """That of each step, and for how many seconds it was waited for."""
         loader: DataLoader[Work] = DataLoader(
             self.feed,  # type: ignore[arg-type]  # a Dataset by what it does
-            sampler=range(self.step, self.schedule.steps),
+            sampler=range(self.step, self.step if self._over else self.schedule.steps),
             batch_size=None,
             num_workers=self.workers,
             prefetch_factor=4 if self.workers else None,
@@ -159,6 +166,18 @@ class Trainer:
         assert self.probe is not None
         with self.pace.on("probe"):
             return {f"probe/{name}": value for name, value in self.engine.measure(self.probe).items()}
+
+    def _judge(self, scores: Mapping[str, float]) -> None:
+        """Notes the best first score, to know since when there is none better."""
+        value = scores.get(self.scores[0]) if self.scores else None
+        if value is not None and value > self.best[0]:
+            self.best = (value, self.step)
+
+    @property
+    def _over(self) -> bool:
+        """Whether patience is at an end."""
+        every = self.schedule.probe_every
+        return self.patience is not None and every > 0 and self.step - self.best[1] >= self.patience * every
 
     def _in_doubt(self) -> bool:
         """Whether the network may be spoiled: then it must not take the place of a good state."""
@@ -226,6 +245,7 @@ class Trainer:
             "collapse": self.collapse.dump(),
             "guard": self.guard.dump() if self.guard else {},
             "pace": self.pace.dump(),
+            "best": self.best if self.patience is not None else None,
         }
         with self.pace.on("save"):
             self.checkpoints.save(self.step, self.net, self.learner.optimizer, state, scores)
@@ -242,6 +262,8 @@ class Trainer:
             if self.guard is not None:
                 self.guard.load(state["guard"])
             self.pace.load(state["pace"])
+            if state.get("best"):
+                self.best = tuple(state["best"])
         if speaks():  # begun anew, the row before the first step is made again too
             self.run.rewind(self.step or -1)
         return window

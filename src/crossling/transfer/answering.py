@@ -8,7 +8,6 @@ first, and may be left with none. Characters of the answer are those of the text
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from crossling.benchmarks.examples import Question
 from crossling.data.packing import Batch
+from crossling.transfer import cuts
 from crossling.transfer.family import Family, Feature, Prediction, unlabelled
 from crossling.transfer.frame import Pieces
 
@@ -43,17 +43,13 @@ class View(Feature):
 class Answering(Family):
     term = "answering"
 
-    def features(self, examples: Sequence[Question], targets: bool) -> list[View]:
+    def read(self, examples: Sequence[Question], targets: bool) -> list[View]:
         questions = [asked.ids for asked in self.frame.split([example.question for example in examples])]
         contexts = self.frame.split([example.context for example in examples])
         both = self.form.length - self.frame.room(2)
         query = min(self.form.query, both // 2)  # a short model leaves room for the text too
         cut = sum(len(ids) > query for ids in questions)
-        if cut:
-            warnings.warn(
-                f"{cut} of {len(examples)} questions are longer than {query} tokens; their ends were left out",
-                stacklevel=3,
-            )
+        cuts.note(cut, len(examples), f"questions are longer than {query} tokens; their ends were left out")
         features = []
         for number, (example, question, context) in enumerate(zip(examples, questions, contexts, strict=True)):
             asked = question[:query]

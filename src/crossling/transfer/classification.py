@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from crossling.benchmarks.examples import Classified
 from crossling.data.packing import Batch
+from crossling.transfer import cuts
 from crossling.transfer.family import Family, Feature, Prediction, unlabelled
 
 
@@ -26,7 +26,7 @@ class Labelled(Feature):
 class Classification(Family):
     term = "classification"
 
-    def features(self, examples: Sequence[Classified], targets: bool) -> list[Labelled]:
+    def read(self, examples: Sequence[Classified], targets: bool) -> list[Labelled]:
         rows = [texts for example in examples for texts in _rows(example)]
         pieces = self.frame.split([text for texts in rows for text in texts])
         inputs, cut = [], 0
@@ -36,12 +36,8 @@ class Classification(Family):
             cut += kept != [len(ids) for ids in parts]
             parts = [ids[:length] for ids, length in zip(parts, kept, strict=True)]
             inputs.append(self.frame.one(*parts) if len(parts) == 1 else self.frame.two(*parts))
-        if cut:
-            warnings.warn(
-                f"{cut} of {len(rows)} inputs are longer than {self.form.length} tokens; the end of the longer text was"
-                " left out",
-                stacklevel=3,
-            )
+        told = f"inputs are longer than {self.form.length} tokens; the end of the longer text was left out"
+        cuts.note(cut, len(rows), told)
         remaining = iter(inputs)
         return [
             Labelled(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -22,7 +22,9 @@ from crossling.transfer.frame import Frame, Input
 Kind = Literal["classification", "regression", "choice", "tagging", "answering"]
 Prediction = str | float | tuple[str, ...]
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # what of a batch a model is called with
+PAIRED = "paired_"  # before the name of what is of a translation
+# What of a batch a model is called with.
+INPUTS = ("input_ids", "attention_mask", "token_type_ids", f"{PAIRED}input_ids", f"{PAIRED}attention_mask")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Form:
     answer: int = 30  # tokens of an answer at most
     n_best: int = 20  # starts and ends that are looked at
     null: bool = False  # whether a question may have no answer (SQuAD 2.0)
+    plug_in: bool = False  # whether every example is read with its translation (VECO)
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,20 @@ class Feature:
 
     example: int  # its number
     inputs: tuple[Input, ...]  # one; where one is to be chosen, all
+    paired: tuple[Input, ...] = field(default=(), kw_only=True)  # the translation of each, where it is read too
+
+    @property
+    def sequences(self) -> tuple[Input, ...]:
+        return *self.inputs, *self.paired
 
     @property
     def length(self) -> int:
-        return max(len(each.ids) for each in self.inputs)
+        return max(len(each.ids) for each in self.sequences)
+
+    @property
+    def positions(self) -> int:
+        """That it takes up in a batch of its length."""
+        return self.length * len(self.sequences)
 
 
 class Family(ABC):
@@ -59,9 +72,40 @@ class Family(ABC):
     def __init__(self, form: Form, frame: Frame) -> None:
         self.form, self.frame = form, frame
 
+    def features(self, examples: Sequence[Any], targets: bool, translations: Sequence[Any] | None = None) -> list[Any]:
+        """In the order of the examples; with `targets`, ready to be learned from.
+
+        With `translations`, row by row, each part of an example is read with the part of its translation at the same
+        relative place: windows on a long text, and the parts of a long sentence, need not be equally many.
+        """
+        if translations is None:
+            return self.read(examples, targets)
+        paired = []
+        rows = zip(self._parts(examples, targets), self._parts(translations, targets=False), strict=True)
+        for number, (parts, others) in enumerate(rows):
+            for place, part in enumerate(parts):
+                other = others[(2 * place + 1) * len(others) // (2 * len(parts))]
+                if len(other.inputs) != len(part.inputs):
+                    raise BadInput(
+                        f"example {examples[number].id}: {len(part.inputs)} choices, but {len(other.inputs)} in its"
+                        " translation; give translated data that is the same row by row"
+                    )
+                paired.append(replace(part, example=number, paired=other.inputs))
+        return paired
+
+    def _parts(self, examples: Sequence[Any], targets: bool) -> list[list[Any]]:
+        """The features of each example. One that is met often, as that of the pivot with each translation, is read
+        once."""
+        distinct = {id(example): example for example in examples}
+        keys = [*distinct]
+        found: dict[int, list[Any]] = {key: [] for key in keys}
+        for feature in self.read([*distinct.values()], targets):
+            found[keys[feature.example]].append(feature)
+        return [found[id(example)] for example in examples]
+
     @abstractmethod
-    def features(self, examples: Sequence[Any], targets: bool) -> list[Any]:
-        """In the order of the examples; with `targets`, ready to be learned from. Says how much was cut off, if so."""
+    def read(self, examples: Sequence[Any], targets: bool) -> list[Any]:
+        """The features of examples by themselves, in their order. Says how much was cut off, if so."""
 
     @abstractmethod
     def targets(self, features: Sequence[Any], width: int) -> Batch:
@@ -87,7 +131,16 @@ class Family(ABC):
 
     def batch(self, features: Sequence[Feature], targets: bool = False) -> Batch:
         inputs = [each for feature in features for each in feature.inputs]
-        batch = self.frame.batch(inputs, self.form.length)
+        paired = [each for feature in features for each in feature.paired]
+        # Of one width, so that a model can read both at once.
+        batch = self.frame.batch([*inputs, *paired], self.form.length)
+        if paired:
+            halves = {name: values.split(len(inputs)) for name, values in batch.items()}
+            batch = {
+                f"{side}{name}": half
+                for name, both in halves.items()
+                for side, half in zip(("", PAIRED), both, strict=True)
+            }
         if self.form.kind == "choice":
             batch = {name: values.unflatten(0, (len(features), -1)) for name, values in batch.items()}
         return batch | (self.targets(features, batch["input_ids"].shape[-1]) if targets else {})

@@ -49,6 +49,8 @@ def with_head(encoder: PreTrainedModel, form: Form, name: str, seed: int) -> Pre
     elif form.labels:
         config.id2label = dict(enumerate(form.labels))
         config.label2id = {label: number for number, label in enumerate(form.labels)}
+    if form.plug_in or getattr(config, "plug_in", False):  # an encoder may be that of a model tuned otherwise
+        config.plug_in = form.plug_in
     torch.manual_seed(seed)
     try:
         model: PreTrainedModel = HEADS[form.kind].from_config(config, dtype=torch.float32)

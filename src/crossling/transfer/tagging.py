@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from crossling.benchmarks.examples import Tagged
 from crossling.data.packing import Batch
+from crossling.transfer import cuts
 from crossling.transfer.family import Family, Feature, Prediction, unlabelled
 
 
@@ -30,7 +30,7 @@ class Words(Feature):
 class Tagging(Family):
     term = "tagging"
 
-    def features(self, examples: Sequence[Tagged], targets: bool) -> list[Words]:
+    def read(self, examples: Sequence[Tagged], targets: bool) -> list[Words]:
         split = self.frame.split([word for example in examples for word in example.words])
         unknown = np.array([self.frame.tokenizer.unk_token_id], dtype=np.int32)
         room = self.form.length - self.frame.room(1)
@@ -46,10 +46,8 @@ class Tagging(Family):
                 read = self.frame.one(np.concatenate(own))
                 begins = np.cumsum([read.first, *(len(ids) for ids in own[:-1])])
                 features.append(Words(number, (read,), first, tuple(begins.tolist()), tags[first:last]))
-        if cut:
-            warnings.warn(
-                f"{cut} words are longer than {self.form.length} tokens; their ends were left out", stacklevel=3
-            )
+        words = sum(len(example.words) for example in examples)
+        cuts.note(cut, words, f"words are longer than {self.form.length} tokens; their ends were left out")
         return features
 
     def targets(self, features: Sequence[Words], width: int) -> Batch:

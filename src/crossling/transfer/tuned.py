@@ -56,7 +56,8 @@ class Facts:
     def mark(self) -> str:
         """Tells models of one encoder and task apart that were fine-tuned in other ways."""
         told = json.dumps([self.trained_on, self.data, self.hyper], sort_keys=True).encode()
-        return f"lr {self.hyper.get('lr', 0):g}, {self.steps} steps, {xxhash.xxh3_64_hexdigest(told)[:6]}"
+        plugged = "plug-in, " if self.form.plug_in else ""
+        return f"{plugged}lr {self.hyper.get('lr', 0):g}, {self.steps} steps, {xxhash.xxh3_64_hexdigest(told)[:6]}"
 
 
 class Tuned:
@@ -66,15 +67,21 @@ class Tuned:
         self.model, self.tokenizer = model, tokenizer
         self.family = family(model, tokenizer, form)
 
-    def predict(self, examples: Sequence[Example], features: Sequence[Feature] | None = None) -> list[Prediction]:
-        """One prediction for each example; features that were made before need not be made again."""
-        features = self.family.features(examples, targets=False) if features is None else features
+    def predict(
+        self,
+        examples: Sequence[Example],
+        features: Sequence[Feature] | None = None,
+        translations: Sequence[Example] | None = None,
+    ) -> list[Prediction]:
+        """One prediction for each example, read with its translation where the model is plugged in; features that were
+        made before need not be made again."""
+        features = self.family.features(examples, False, translations) if features is None else features
         scores = [np.empty(0)] * len(features)
         device = self.model.device
         half = torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
         self.model.eval()
         with torch.no_grad(), half:
-            lengths = [feature.length * len(feature.inputs) for feature in features]
+            lengths = [feature.positions for feature in features]
             for rows in batches(lengths, TOKENS_PER_BATCH):
                 batch = self.family.batch([features[row] for row in rows])
                 output = self.family.output(self.model, {name: each.to(device) for name, each in batch.items()})

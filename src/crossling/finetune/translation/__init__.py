@@ -1,0 +1,1 @@
+"""Translators, trained on the same engine: a model and parallel text become an MT folder."""
