@@ -31,6 +31,7 @@ SHORT = {
     "steps=50": "steps=3",
     "--size 4000": "--size 1000",
     "4000, ": "1000, ",
+    "-o mt ": "-o mt --set beam=1 --set dev_rows=5 ",
     "babel -o babel": "babel -o babel --sentences 1000 --languages 3",
 }
 
@@ -56,7 +57,7 @@ def test_the_commands_run(shards: Shards, tmp_path: Path) -> None:
     demo_recipe(shards, tmp_path)
     [listed] = [block for block in blocks("") if "crossling babel" in block]
     lines = shortened(listed).splitlines()
-    assert len(lines) == 14
+    assert len(lines) == 16
     for line in lines:
         command = re.sub("^crossling", f"{sys.executable} -m crossling", line)
         run(["bash", "-c", command], tmp_path)

@@ -64,9 +64,9 @@ class Counted(Progress):
 
     done = 0
 
-    def add(self, more: int) -> None:
+    def add(self, more: int, note: str = "") -> None:
         self.done += more
-        self.update(self.done, "")
+        self.update(self.done, note)
 
 
 def watched(title: str, things: Sequence[T], name: Callable[[T], str]) -> Iterator[T]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from transfer.toys import make_model, make_tokenizer, model_folder
 from typer.testing import CliRunner
 
 from crossling.cli.app import app
-from crossling.errors import BadInput
+from crossling.errors import BadInput, Interrupted
+from crossling.evaluate import evaluate as measuring
 from crossling.evaluate import predictions
 from crossling.evaluate.encode import Encoder
 from crossling.evaluate.evaluate import evaluate
@@ -115,3 +117,32 @@ def test_what_is_refused(encoder: Encoder, data: Path) -> None:
     put(data, "v1/tatoeba.fra-eng.eng", ENGLISH)
     put(data, "translated/deu/tatoeba.deu-eng.eng", GERMAN)
     assert list(tatoeba(encoder, data, ["de"], plug_in=True))  # of the others nothing is asked
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_what_was_stopped_is_measured_again_if_a_translation_has_changed(
+    encoder: Encoder, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    for name, sentences in (("fra", GERMAN), ("eng", ENGLISH)):
+        put(data, f"v1/tatoeba.fra-eng.{name}", sentences)
+    put(data, "translated/eng/tatoeba.fra-eng.fra", ENGLISH)
+    put(data, "translated/fra/tatoeba.fra-eng.eng", GERMAN)
+    asked: list[Any] = []
+
+    def stopped(*ways: Any) -> Any:
+        measured = tatoeba(*ways)
+        yield from (next(measured), next(measured))  # both directions of the first pair
+        raise KeyboardInterrupt
+
+    def watched(*ways: Any) -> Any:
+        asked.extend(ways[2])
+        return tatoeba(*ways)
+
+    monkeypatch.setattr(measuring, "tatoeba", stopped)
+    with pytest.raises(Interrupted):
+        evaluate(encoder, ["tatoeba"], data, tmp_path / "out", plug_in=True)
+    if changed:
+        put(data, "translated/deu/tatoeba.deu-eng.eng", [*GERMAN[1:], "another"])
+    monkeypatch.setattr(measuring, "tatoeba", watched)
+    evaluate(encoder, ["tatoeba"], data, tmp_path / "out", plug_in=True)
+    assert asked == (["de-en", "fr-en"] if changed else ["fr-en"])

@@ -310,7 +310,7 @@ def test_a_teacher_tags_translations_that_have_no_tags(model: Path, data: Path, 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"task": "xnly"}, "'xnly' is no data set; did you mean 'xnli'"),
+        ({"task": "xnly"}, "--task xnly: no such task; did you mean 'xnli'"),
         ({"setting": "zeroshot"}, "--setting zeroshot: no such setting; did you mean 'zero-shot'"),
         ({"selection": "dev"}, "--selection dev: no such selection"),
         ({"seeds": 0}, "--seeds 0: expected at least 1"),

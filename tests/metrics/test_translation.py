@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.metrics.translation import CHRF, MEASURES, SACREBLEU, TOKENISED, signature
+from crossling.errors import BadInput
+from crossling.metrics.translation import CHRF, MEASURES, SACREBLEU, TOKENISED, check_installed, signature
 
 metrics = pytest.importorskip("sacrebleu.metrics")
+version = pytest.importorskip("sacrebleu").__version__
 
 WORDS = ["the", "The", "cat", "cats", "sat", "on", "mat", ".", ",", "don't", "3.5", "naïve", "x-y", "北", "&amp;"]
 TEXT = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
@@ -67,9 +69,34 @@ def test_statistics_of_sentences_add_up() -> None:
 
 
 def test_signatures_say_what_was_computed() -> None:
-    assert "case:mixed" in signature(SACREBLEU)
-    assert "tok:13a" in signature(SACREBLEU)
-    assert signature(CHRF).startswith("nrefs:1|case:mixed|eff:yes|nc:6")
-    assert signature(TOKENISED).startswith("multi-bleu|")
-    assert "case:lc" in signature(TOKENISED)
-    assert "smooth:none" in signature(TOKENISED)
+    assert signature(SACREBLEU, "de") == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    assert signature(CHRF, "de").startswith("nrefs:1|case:mixed|eff:yes|nc:6")
+    assert signature(TOKENISED, "de") == f"multi-bleu|nrefs:1|case:lc|eff:no|tok:13a|smooth:none|version:{version}"
+
+
+# ---- words of the target language ---------------------------------------------------------------------------
+
+CHINESE = (["猫坐在垫子上。", "那只狗跑得很快"], ["猫坐在席子上。", "那只狗跑得快"])
+
+
+@pytest.mark.parametrize("language", ["zh", "zh-Hant"])
+def test_chinese_is_scored_in_sacrebleus_own_words_for_it(language: str) -> None:
+    right, said = CHINESE
+    theirs = metrics.BLEU(tokenize="zh").corpus_score(said, [right]).score
+    assert SACREBLEU.score(right, said, language) == pytest.approx(theirs, abs=1e-9)
+    assert SACREBLEU.score(right, said, "en") < theirs - 10
+    assert TOKENISED.score(right, said, language) > 10
+    for metric in (SACREBLEU, TOKENISED):
+        assert "tok:zh|" in signature(metric, language)
+
+
+@pytest.mark.parametrize(("language", "module"), [("ja", "tokenizer_ja_mecab"), ("ko", "tokenizer_ko_mecab")])
+def test_a_tokenizer_that_is_not_installed_is_told_of_before_anything_is_scored(
+    language: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"sacrebleu.tokenizers.{module}.MeCab", None)
+    check_installed(["de", "zh"])
+    with pytest.raises(BadInput, match=rf"translations into {language} .* pip install 'sacrebleu\[{language}\]'"):
+        check_installed(["de", language])
+    with pytest.raises(BadInput, match="pip install"):
+        SACREBLEU.score(["a"], ["a"], language)

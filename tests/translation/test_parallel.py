@@ -139,6 +139,36 @@ def test_which_rows_are_held_out_does_not_depend_on_their_order(order: list[int]
     assert dev(order) == dev(range(45))
 
 
+@pytest.mark.filterwarnings("ignore:.*held out by their hash")
+@given(st.integers(20, 120), st.integers(1, 4))
+def test_train_dev_and_test_share_no_sentence_in_any_direction(rows: int, times: int) -> None:
+    """Of text in three languages each pair has rows of its own, of the same sentences."""
+    known = directions("en-de,de-en,de-fr,fr-en")
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "multi" / "some"
+        place.mkdir(parents=True)
+        for language, each in (("en", 1), ("de", 1), ("fr", times)):  # some sentences come again
+            (place / f"{language}.txt").write_text("".join(f"{language} {n // each}\n" for n in range(rows)))
+        text = read(Path(folder), known)
+    train, dev, test = (
+        {side for found in part.values() for row in found for side in row}
+        for part in (text.train, text.dev, text.tests["test"])
+    )
+    assert dev
+    assert not train & dev
+    assert not train & test
+    assert not dev & test
+
+
+@pytest.mark.filterwarnings("ignore:.*held out by their hash")
+def test_only_the_parts_asked_for_are_given(tmp_path: Path) -> None:
+    _pairs(tmp_path, "en-de", [(f"english {n}", f"deutsch {n}") for n in range(100)])
+    whole, some = read(tmp_path, BOTH), read(tmp_path, BOTH, ("dev", "test"))
+    assert some.train == {}
+    assert (some.dev, some.tests) == (whole.dev, whole.tests)
+    assert read(tmp_path, BOTH, ("train",)) == type(whole)(whole.train, {}, {})
+
+
 def test_counts_are_said(tmp_path: Path) -> None:
     _pairs(tmp_path, "en-de", [(f"english {n}", f"deutsch {n}") for n in range(100)])
     with pytest.warns(UserWarning, match=r"de-en 90 to train on, 5 dev, 5 test"):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from safetensors.torch import load_file
 from transfer.toys import model_folder
 
 from crossling.data.batches import Work
-from crossling.errors import BadInput
+from crossling.errors import BadInput, Interrupted
 from crossling.evaluate import scores
 from crossling.evaluate.evaluate import evaluate
 from crossling.finetune.finetune import finetune
@@ -20,6 +23,7 @@ from crossling.finetune.translation import training
 from crossling.finetune.translation.feed import BitextFeed
 from crossling.finetune.translation.plan import Plan
 from crossling.train import checkpoint, stored
+from crossling.train.trainer import Trainer
 from crossling.translation.translator import Translator, facts
 from translation.conftest import QUICK
 from translation.toys import write_parallel
@@ -89,6 +93,77 @@ def test_what_was_stopped_goes_on_to_the_same_end(
     assert not (tmp_path / "cut" / "training").exists()
 
 
+def stop_before(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """A signal comes while the work of a step is fetched: the step is finished and saved."""
+    taken = BitextFeed.__getitem__
+
+    def stopping(self: BitextFeed, number: int) -> Work:
+        if number == step - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return taken(self, number)
+
+    monkeypatch.setattr(BitextFeed, "__getitem__", stopping)
+
+
+@pytest.mark.parametrize(
+    ("stop", "doubt", "killed"), [(11, 0, False), (11, 0, True), (6, 0, False), (4, 4, False), (5, 4, False)]
+)
+def test_which_states_are_averaged_does_not_depend_on_where_it_was_stopped(
+    encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int, doubt: int, killed: bool
+) -> None:
+    """A step in `doubt` is not saved where it is due: not even to be averaged by a run that was stopped there."""
+    data = write_parallel(tmp_path / "data", {"train": 40, "test": 2})  # no dev: the mean is taken
+    changes = {"steps": 12 if not doubt else 8, "average": 3}
+    monkeypatch.setattr(Trainer, "_in_doubt", lambda self: self.step == doubt)
+    run(encoder, data, tmp_path / "whole", **changes)
+    assert facts(tmp_path / "whole").states == ([2, 6, 8] if doubt else [8, 10, 12])
+    with monkeypatch.context() as once:
+        stop_before(once, stop)
+        with pytest.raises(Interrupted, match=f"stopped at step {stop}"):
+            run(encoder, data, tmp_path / "cut", **changes)
+    if killed:  # after the last state was written, before those that have had their time were removed
+        monkeypatch.setattr(checkpoint.Checkpoints, "_prune", lambda *_: None)
+    run(encoder, data, tmp_path / "cut", **changes)
+    assert facts(tmp_path / "cut") == facts(tmp_path / "whole")
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_state_in_doubt_is_not_the_best_one_even_if_the_run_was_stopped_there(
+    encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(self: Any, translator: Any) -> dict[str, float]:
+        return {"dev": next(looks if translator is self.translator else choices)}
+
+    monkeypatch.setattr(training._Training, "_measured", measured)
+    monkeypatch.setattr(Trainer, "_in_doubt", lambda self: self.step == 4)
+    for name in ("whole", "cut"):
+        # At steps 0, 2, 4, ..., in all processes of a run; and at its end: the mean, then the best state.
+        looks, choices = iter([0.0, 3.0, 9.0, 1.0, 1.0]), iter([1.0, 5.0])
+        if name == "cut":
+            with monkeypatch.context() as once:
+                stop_before(once, 4)
+                with pytest.raises(Interrupted):
+                    run(encoder, data, tmp_path / name, pairs="en-de", steps=8)
+        run(encoder, data, tmp_path / name, pairs="en-de", steps=8)
+        assert facts(tmp_path / name).states == [2]
+
+
+def test_what_is_under_way_may_be_looked_at_otherwise_and_nothing_else(
+    encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as once:
+        stop_before(once, 3)
+        with pytest.raises(Interrupted):
+            run(encoder, data, tmp_path / "mt", pairs="en-de")
+    with pytest.raises(BadInput, match="different: checkpoint_every"):
+        run(encoder, data, tmp_path / "mt", pairs="en-de", checkpoint_every=3)
+    spelt = f"{os.path.relpath(encoder)}/"
+    run(spelt, data, tmp_path / "mt", pairs="en-de", beam=2, length_penalty=0.5, log_every=3)  # type: ignore[arg-type]
+    assert facts(tmp_path / "mt").states
+    run(encoder, data, tmp_path / "mt", pairs="en-de")  # finished, by the name it began with
+
+
 def _timeless(line: str) -> dict[str, Any]:
     return {name: value for name, value in json.loads(line).items() if name not in TIMES}
 
@@ -105,12 +180,44 @@ def test_what_is_finished_is_not_made_again_and_nothing_else_is_made_of_it(
     with pytest.raises(BadInput, match="another start"):
         run(encoder, data, out, random=True)
     other = write_parallel(tmp_path / "other", {"train": 50, "dev": 4, "test": 4})
-    with pytest.raises(BadInput, match="other text than lies there now"):
+    with pytest.raises(BadInput, match="other data than lies there now"):
         run(encoder, other, out)
 
 
-def _never(*_: object) -> None:
-    raise AssertionError("it was trained again")
+def _never(*_: object, **__: object) -> None:
+    raise AssertionError("it was done again")
+
+
+def test_scores_are_of_the_text_and_the_beam_that_are_asked_for(
+    encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = shutil.copytree(data, tmp_path / "data")
+    out = tmp_path / "mt"
+    asked: list[tuple[int, float]] = []
+    translate = Translator.translate
+
+    def listening(self: Any, lines: Any, to: Any, beam: int, length_penalty: float, *more: Any) -> list[str]:
+        asked.append((beam, length_penalty))
+        return translate(self, lines, to, beam, length_penalty, *more)
+
+    first = run(encoder, own, out, pairs="en-de", length_penalty=0.5)
+    monkeypatch.setattr(training._Training, "fit", _never)
+    monkeypatch.setattr(Translator, "translate", listening)
+    assert run(encoder, own, out, pairs="en-de", length_penalty=0.5) == first
+    assert not asked
+    other = run(encoder, own, out, pairs="en-de", beam=3, length_penalty=0.7)
+    assert asked == [(3, 0.7)]
+    assert not {json.dumps(row) for row in other} & {json.dumps(row) for row in first}
+    run(encoder, own, out, pairs="en-de", beam=3, length_penalty=0.6)
+    assert asked == [(3, 0.7), (3, 0.6)]
+    assert len(scores.read(out / "scores.jsonl")) == 3 * len(first)
+    lines = (own / "test.de").read_text().splitlines()
+    (own / "test.de").write_text("".join(f"{line}\n" for line in lines[::-1]))  # as many, and other ones
+    new = run(encoder, own, out, pairs="en-de", beam=3, length_penalty=0.6)
+    assert [row["value"] for row in new] == [
+        row["value"] for row in evaluate(out, ["translation"], own, recompute=True)
+    ]
+    assert len(asked) == 3
 
 
 # ---- which state it is --------------------------------------------------------------------------------------
@@ -122,10 +229,10 @@ def test_it_is_the_mean_of_the_last_states(
     states: list[dict[str, torch.Tensor]] = []
     keep = training._Training.keep
 
-    def look(self: Any, out: Path, work: Path) -> Any:
+    def look(self: Any, out: Path, work: Path, steps: int) -> Any:
         for state in checkpoint.all_steps(work / "checkpoints"):
             states.append(stored.tensors(state))
-        return keep(self, out, work)
+        return keep(self, out, work, steps)
 
     def measured(self: Any, translator: Any) -> dict[str, float]:
         """What is chosen from at the end comes in this order: the mean, then the best of all states."""
@@ -225,13 +332,33 @@ def test_a_translator_goes_on_from_another(mt: Path, data: Path, encoder: Path, 
     write_parallel(tmp_path / "fr", {"train": 9}, ("en", "fr"))
     with pytest.raises(BadInput, match="has no tag for 'fr'"):
         run(mt, tmp_path / "fr", tmp_path / "no", pairs="en-fr")
-    with pytest.raises(BadInput, match="keeps its decoder"):
-        run(mt, data, tmp_path / "no", tied=False)
+    for change in ({"tied": False}, {"decoder_layers": 1}):
+        with pytest.raises(BadInput, match=f"keeps its decoder; leave {next(iter(change))} out"):
+            run(mt, data, tmp_path / "no", **change)
+    run(mt, data, tmp_path / "same", steps=1, tied=True, decoder_layers=2, take="first")  # all layers, from either end
+    assert facts(tmp_path / "same").hyper == {**known.hyper, "lr": SHORT["lr"], "warmup": 0.1}
+
+
+def test_a_translator_that_goes_on_keeps_its_decoder_and_tells_what_it_is(
+    encoder: Path, data: Path, tmp_path: Path
+) -> None:
+    changes: dict[str, Any] = {"pairs": "en-de", "steps": 1}
+    run(encoder, data, tmp_path / "one", decoder_layers=1, take="first", tied=False, **changes)
+    run(tmp_path / "one", data, tmp_path / "more", **changes)
+    told = facts(tmp_path / "more").hyper
+    assert (told["decoder_layers"], told["take"], told["tied"]) == (1, "first", False)
+    config = Translator.load(tmp_path / "more").model.config
+    assert (list(config.decoder_blocks or ()), config.tied) == ([0], False)
+    with pytest.raises(BadInput, match="keeps its decoder; leave take out"):
+        run(tmp_path / "one", data, tmp_path / "no", take="last", **changes)
+    assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.parametrize("changes", [{"decoder_layers": 1}, {"decoder_layers": 1, "take": "first", "tied": False}])
 def test_shallow_and_untied_decoders(encoder: Path, data: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     run(encoder, data, tmp_path / "mt", pairs="en-de", steps=1, **changes)
+    told = facts(tmp_path / "mt").hyper
+    assert (told["take"], told["tied"]) == (changes.get("take", "last"), changes.get("tied", True))
     config = Translator.load(tmp_path / "mt").model.config
     assert list(config.decoder_blocks or ()) == ([0] if changes.get("take") == "first" else [1])
     assert config.tied == changes.get("tied", True)

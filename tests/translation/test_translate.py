@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transfer.toys import WORDS
 from typer.testing import CliRunner
 
@@ -100,24 +101,48 @@ def test_what_was_stopped_is_gone_on_with(
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_another_beam_or_text_begins_anew(
-    known: Translator,
+@pytest.mark.parametrize("change", ["nothing", "to", "beam", "length_penalty", "text", "model"])
+def test_another_language_beam_text_or_model_begins_anew(
+    mt: Path,
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
+    change: str,
 ) -> None:
     out = file.with_name("said.txt")
-    add = module._Work.add
+    known = Translator.load(mt)
+    told: list[int] = []
 
-    def once(self: Any, translations: Any, done: int) -> None:
-        add(self, translations, done)
-        raise KeyboardInterrupt
+    def numbered(_: Translator, lines: Any, *__: Any) -> list[str]:
+        if told and told[-1] == 6:
+            raise KeyboardInterrupt
+        told.append(len(lines))
+        return ["said"] * len(lines)
 
-    monkeypatch.setattr(module._Work, "add", once)
+    monkeypatch.setattr(Translator, "translate", numbered)
+    asked: dict[str, Any] = {"to": "de", "beam": 2, "length_penalty": 1.0}
     with pytest.raises(KeyboardInterrupt):
-        translate(known, file, to="de", out=out, beam=1)
-    monkeypatch.setattr(module._Work, "add", add)
-    translate(known, file, to="en", out=out, beam=1)
-    assert out.read_text().splitlines() == translate(known, LINES, to="en", beam=1)
+        translate(known, file, out=out, **asked)
+    del told[:]
+    monkeypatch.setattr(module, "WINDOW", 100)
+    asked |= {name: value for name, value in {"to": "en", "beam": 3, "length_penalty": 0.5}.items() if name == change}
+    if change == "text":
+        file.write_text(file.read_text().replace(LINES[-1], "another"))
+    if change == "model":
+        with torch.no_grad():
+            next(known.model.parameters()).add_(0.01)
+    translate(known, file, out=out, **asked)
+    assert told == [19 if change == "nothing" else 25]
+
+
+def test_the_file_to_translate_is_never_written_over(known: Translator, file: Path) -> None:
+    before = file.read_text()
+    link = file.with_name("link.txt")
+    link.symlink_to(file)
+    for out in (file, link, file.parent / "." / "none" / ".." / file.name):
+        (file.parent / "none").mkdir(exist_ok=True)
+        with pytest.raises(BadInput, match="this is the file to translate, which would be lost"):
+            translate(known, file, to="de", out=out, beam=1)
+    assert file.read_text() == before
 
 
 @pytest.mark.parametrize(

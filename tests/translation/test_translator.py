@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from transfer.toys import WORDS, make_tokenizer
 
 from crossling.errors import BadInput
@@ -22,6 +25,17 @@ LINES = ["the red dog", "cat", "", "the old blue bird sings where the cat sleeps
 @pytest.fixture(scope="module")
 def known(mt: Path) -> Translator:
     return Translator.load(mt)
+
+
+def test_a_folder_without_a_tokenizer_is_refused_in_one_sentence(mt: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mt"
+    shutil.copytree(mt, folder)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(BadInput, match="mt: "):
+        Translator.load(folder)
+    (folder / "tokenizer_config.json").unlink(missing_ok=True)
+    with pytest.raises(BadInput, match="no tokenizer here"):
+        Translator.load(folder)
 
 
 # ---- what it reads ------------------------------------------------------------------------------------------
@@ -98,6 +112,33 @@ def test_a_line_that_is_too_long_is_cut_and_told_of(known: Translator) -> None:
         said = known.translate(["dog", long], "de", 1)
     fitting = " ".join((WORDS * 10)[: 64 - 3])
     assert said[1] == known.translate([fitting], "de", 1)[0]
+
+
+@pytest.mark.parametrize(("beam", "length_penalty", "early"), [(1, 1.0, False), (4, 0.6, True)])
+def test_how_to_look_for_a_translation_is_handed_on(
+    known: Translator, monkeypatch: pytest.MonkeyPatch, beam: int, length_penalty: float, early: bool
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def generate(ids_BL: torch.Tensor, **ways: Any) -> torch.Tensor:
+        asked.append({"width": ids_BL.shape[1], **ways})
+        return ids_BL
+
+    monkeypatch.setattr(known.model, "generate", generate)
+    known.translate(["dog"], "de", beam, length_penalty)
+    [found] = asked
+    width = found["width"]
+    assert width == 4  # begin, tag, word, end
+    assert found["max_length"] == 2 * width + 20
+    assert (found["num_beams"], found["length_penalty"], found["early_stopping"]) == (beam, length_penalty, early)
+    assert found["do_sample"] is False
+    known.translate([" ".join(WORDS * 2)], "de", beam)
+    assert 2 * asked[1]["width"] + 20 > asked[1]["max_length"] == known.longest
+
+
+def test_a_length_penalty_changes_what_is_said(known: Translator) -> None:
+    short, long = (known.translate(LINES, "de", 4, penalty) for penalty in (-4.0, 4.0))
+    assert sum(map(len, short)) < sum(map(len, long))
 
 
 def test_dropout_is_off_and_training_goes_on_as_it_was(known: Translator) -> None:

@@ -44,7 +44,9 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A run, an exported folder, or a Hugging Face encoder.")],
+    model: Annotated[
+        str, typer.Argument(help="A run, an exported or fine-tuned folder, a translator, or a Hugging Face encoder.")
+    ],
     task: Annotated[
         str,
         typer.Option(help="tatoeba, bucc2018, word-alignment, or what it was fine-tuned for; several with commas."),

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def finetune(
-    model: Annotated[str, typer.Argument(help="A run, an exported folder, or a Hugging Face encoder.")],
+    model: Annotated[
+        str, typer.Argument(help="A run, an exported folder, a Hugging Face encoder, or a translator to go on from.")
+    ],
     task: Annotated[
         str, typer.Option(help="A data set: xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ...; or translation.")
     ],

@@ -17,14 +17,14 @@ import numpy as np
 import torch
 import xxhash
 from torch import Tensor, nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crossling.errors import BadInput
 from crossling.evaluate.asked import check_pooling
 from crossling.evaluate.cosine import unit
 from crossling.evaluate.links import check_methods, link
 from crossling.hub import TOKENIZER, WEIGHTS, model_folder
-from crossling.model.pretrained import pretrained, unreadable
+from crossling.model.pretrained import pretrained, tokenizer_of
 from crossling.transfer import cuts
 from crossling.transfer.lengths import batches
 
@@ -259,15 +259,7 @@ def load(model: str | Path) -> Encoder:
     left out, only safetensors are read, and no code that comes with a model is run."""
     folder = model_folder(model, TOKENIZER + WEIGHTS)
     network = pretrained(folder, model)
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
-        raise BadInput(f"{model}: no tokenizer here; save the model's tokenizer into the same folder")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # each kind of tokenizer has its own errors
-        raise unreadable(model, error) from error
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise BadInput(f"{model}: no fast tokenizer; save tokenizer.json, as AutoTokenizer does, into the folder")
-    return Encoder(network, tokenizer, str(model), getattr(network.config, "universal_layer", None))
+    return Encoder(network, tokenizer_of(folder, model), str(model), getattr(network.config, "universal_layer", None))
 
 
 @dataclass(frozen=True)

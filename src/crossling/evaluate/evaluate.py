@@ -16,7 +16,7 @@ from crossling.evaluate.bucc import bucc
 from crossling.evaluate.encode import Encoder
 from crossling.evaluate.files import Files, choose
 from crossling.evaluate.measured import Measured
-from crossling.evaluate.retrieval import tatoeba
+from crossling.evaluate.retrieval import tatoeba, translated_files
 from crossling.evaluate.scores import Row
 from crossling.evaluate.translated import evaluate_translator
 from crossling.evaluate.tuned import check_tuned, evaluate_tuned
@@ -51,14 +51,15 @@ def evaluate(
     )
     shared = asked.check()
     name = model.name if isinstance(model, Encoder) else str(model)
-    if TRANSLATION in asked.tasks:
-        return evaluate_translator(name, asked.data, asked.out, recompute, shared[TRANSLATION])
-    check_tuned(name, asked.tuned, asked.data)
-    for task in asked.tasks:
-        lacking = [language for language in languages or () if language not in (shared.get(task) or ())]
-        if lacking:
-            warnings.warn(f"{task}: nothing to score in {', '.join(lacking)}; left out there", stacklevel=2)
+    if TRANSLATION not in asked.tasks:
+        check_tuned(name, asked.tuned, asked.data)
+        for task in asked.tasks:
+            lacking = [language for language in languages or () if language not in (shared.get(task) or ())]
+            if lacking:
+                warnings.warn(f"{task}: nothing to score in {', '.join(lacking)}; left out there", stacklevel=2)
     try:
+        if TRANSLATION in asked.tasks:
+            return evaluate_translator(name, asked.data, asked.out, recompute, shared[TRANSLATION])
         rows = _training_free(model, asked, shared)
         for task in asked.tuned:
             if task in shared:
@@ -90,6 +91,8 @@ def _training_free(model: Encoder | Path | str, asked: Asked, shared: Mapping[st
         if asked.out is None:
             rows += [row for found in measures[task](shared[task]) for row in found.rows]
             continue
+        if asked.plug_in:
+            there = {name: [*files, *translated_files(files)] for name, files in there.items()}
         work = UnderWay(asked.out, task, what)
         rows += _gone_on_with(work, there, measures[task], keep)
         scores.add(asked.out / "scores.jsonl", rows)

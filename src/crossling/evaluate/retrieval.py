@@ -283,9 +283,21 @@ def _translated(bitext: Bitext) -> Bitext:
     return Bitext(*(_with_translations(*sides) for sides in (bitext.sides, bitext.sides[::-1])))
 
 
+def translated_files(files: Sequence[Path]) -> list[Path]:
+    """What is read beside the two files of a pair where cross-attention is plugged in, as far as it is there."""
+    plain = [file.with_suffix("") if file.suffix == ".gz" else file for file in files]
+    paths = [_translation(one, other) for one in plain for other in plain if one != other]
+    return [file for path in paths for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()]
+
+
+def _translation(file: Path, other: Path) -> Path:
+    """Of a file of one side into the language of the other."""
+    return file.parents[1] / "translated" / other.suffix[1:] / file.name
+
+
 def _with_translations(side: Side, other: Side) -> Side:
     assert side.file is not None and other.file is not None  # noqa: PT018
-    path = side.file.parents[1] / "translated" / other.file.suffix[1:] / side.file.name
+    path = _translation(side.file, other.file)
     if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
         raise BadInput(
             f"{path}: no such file, plain or .gz; to plug cross-attention in, put the lines of {side.file.name} there,"

@@ -24,7 +24,7 @@ import torch
 from crossling.benchmarks.dataset import DataSet
 from crossling.benchmarks.examples import Example
 from crossling.benchmarks.pairs import scored_in_pairs
-from crossling.benchmarks.sets import find
+from crossling.benchmarks.sets import SETS, find
 from crossling.disk import new_folder
 from crossling.distributed import first_one_then_all, speaks, together
 from crossling.errors import BadInput, nearest
@@ -33,6 +33,7 @@ from crossling.evaluate.asked import TRANSLATION, check_trained
 from crossling.evaluate.scores import Row
 from crossling.evaluate.tuned import score_seed
 from crossling.finetune import selection as rules
+from crossling.finetune import unit
 from crossling.finetune.links import linked
 from crossling.finetune.material import SETTINGS, Setting, Teacher, gather
 from crossling.finetune.plan import Plan, plans
@@ -43,7 +44,7 @@ from crossling.load import load
 from crossling.progress import say
 from crossling.transfer.tuned import LANGUAGES, Facts, Tuned, is_tuned
 
-OURS = ("seed-*", "grid", "teacher", "training")  # what a folder that goes on may hold
+OURS = ("seed-*", "grid", "teacher", unit.UNDER_WAY)  # what a folder that goes on may hold
 
 
 def finetune(
@@ -88,6 +89,8 @@ def finetune(
             " --setting translate-train, or leave --plug-in out"
         )
     check_trained(task, model, data)
+    if task not in SETS:
+        raise BadInput(f"--task {task}: no such task{nearest(task, [*SETS, TRANSLATION])}")
     data_set = find(task)
     points = plans(data_set, grid, [f"{key}={value}" for key, value in overrides.items()])
     _check_place(out)
@@ -109,10 +112,7 @@ def finetune(
         known = [_seed(job, replace(plan, seed=plan.seed + number), out) for number in range(seeds)]
         best = max(known, key=lambda each: rules.value(selection, each.dev))  # the first of equals
         rows = [row for each in known for row in _scored(out, each, data_set, data)]
-        if speaks():
-            linked(out / f"seed-{best.seed}", out, deep=False)
-            scores.add(out / "scores.jsonl", rows)
-            shutil.rmtree(out / "training", ignore_errors=True)
+        unit.finish(out, best.seed, rows)
         return rows
 
 
@@ -126,8 +126,7 @@ def _check_place(out: Path) -> None:
 
 
 def _seed(job: Job, plan: Plan, out: Path) -> Facts:
-    name = f"seed-{plan.seed}"
-    return train(job, plan, out / name, out / "training" / name)
+    return train(job, plan, *unit.place(out, plan.seed))
 
 
 def _searched(job: Job, points: dict[str, Plan], out: Path) -> Plan:
@@ -135,7 +134,7 @@ def _searched(job: Job, points: dict[str, Plan], out: Path) -> Plan:
     found: dict[str, float] = {}
     for number, (name, plan) in enumerate(points.items(), start=1):
         folder = out / "grid" / name
-        known = train(job, plan, folder, out / "training" / f"grid-{name}")
+        known = train(job, plan, folder, out / unit.UNDER_WAY / f"grid-{name}")
         found[name] = rules.value(job.selection, known.dev)
         best = max(found, key=lambda each: found[each])
         if speaks():
@@ -161,14 +160,14 @@ def _without_weights(folder: Path) -> None:
 
 def _scored(out: Path, known: Facts, data_set: DataSet, data: Path) -> list[Row]:
     """Rows of one seed: those of an earlier call, if they are of all that can be scored now, or new ones."""
-    kept = scores.read(out / "scores.jsonl") if (out / "scores.jsonl").is_file() else []
+    kept = scores.read(out / unit.SCORES) if (out / unit.SCORES).is_file() else []
     own = [row for row in kept if row.get("seed") == known.seed and row["task"] == known.task]
     if own and {row["language"] for row in own} == {*_to_score(data_set, data, known.form.plug_in)}:
         return own
     folder = out / f"seed-{known.seed}"
     rows = score_seed(folder, data, keep=folder)
     if speaks():
-        scores.add(out / "scores.jsonl", rows)
+        scores.add(out / unit.SCORES, rows)
     return rows
 
 

@@ -1,7 +1,4 @@
-"""One model: from an encoder to the folder of a seed, by way of a run of the engine.
-
-The run lies in a folder of its own while it goes on, and is removed when the model is whole.
-"""
+"""One model: from an encoder to the folder of a seed, by way of a run of the engine."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ import torch
 from transformers import PreTrainedModel
 
 from crossling.disk import new_folder
-from crossling.distributed import first_one_then_all, processes, rank, speaks, summed, together
-from crossling.errors import BadInput, Failed
+from crossling.distributed import first_one_then_all, processes, rank, speaks
 from crossling.evaluate.encode import Encoder
 from crossling.finetune import selection as rules
+from crossling.finetune import unit
 from crossling.finetune.feed import FeatureFeed
 from crossling.finetune.links import linked
 from crossling.finetune.material import Material, Setting
@@ -83,17 +80,8 @@ class Job:
         made |= {"plug_in": str(known.form.plug_in)}
         asked = {"task": self.material.data_set.name, "model": self.encoder.name, "setting": self.setting}
         asked |= {"selection": self.selection, "plug_in": str(self.material.plug_in), **plan.hyper}
-        for name, theirs in (made | known.hyper).items():
-            if asked.get(name) != theirs:
-                raise BadInput(
-                    f"{folder}: this model was fine-tuned with another {name} ({theirs}, not {asked.get(name)}); give"
-                    " what it was made with, or another -o folder"
-                )
-        if known.data != self.fingerprint:
-            raise BadInput(
-                f"{folder}: this model was fine-tuned on or chosen by other data than lies there now; give the data it"
-                " was made with, or another -o folder"
-            )
+        same_data = known.data == self.fingerprint
+        unit.check(folder, made | known.hyper, asked, same_data, "this model was fine-tuned")
 
 
 def train(job: Job, plan: Plan, out: Path, work: Path) -> Facts:
@@ -101,20 +89,7 @@ def train(job: Job, plan: Plan, out: Path, work: Path) -> Facts:
     if is_tuned(out):
         job.check(out, plan)
         return facts(out)
-    with together() as device:
-        trained = _Training(job, plan, device)
-        try:
-            steps = trained.fit(work)
-        except torch.OutOfMemoryError:
-            raise Failed(
-                f"the {device.type} ran out of memory; with a smaller --set micro_tokens (now {plan.micro_tokens}) the"
-                " same command goes on"
-            ) from None
-        known = trained.keep(out, work, steps)
-        summed(torch.zeros(1))  # all have read what is removed now
-        if speaks():
-            shutil.rmtree(work)
-        return known
+    return unit.made(lambda device: _Training(job, plan, device), plan.micro_tokens, out, work)
 
 
 class _Training:

@@ -1,14 +1,14 @@
 """Scores of translations: sacreBLEU, chrF, and the case-insensitive tokenised BLEU of older papers (VECO's).
 
-Each adds up statistics of sentences, as every metric here does; the words are those of sacreBLEU's own tokenizer, and
-the values of the sums are those that sacreBLEU gives for the whole text.
+Each adds up statistics of sentences, as every metric here does; the words are those of sacreBLEU's own tokenizer for
+the target language, and the values of the sums are those that sacreBLEU gives for the whole text.
 """
 # N sentences, S statistics, G orders of n-grams
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,9 +22,9 @@ CHARACTERS = 6  # orders of characters
 BETA = 2  # how much more recall counts
 
 
-def matches(gold: Sequence[str], predicted: Sequence[str], language: str, lowercase: bool = False) -> np.ndarray:  # noqa: ARG001
+def matches(gold: Sequence[str], predicted: Sequence[str], language: str, lowercase: bool = False) -> np.ndarray:
     """[right, said] n-grams of 1 to 4 words, then the words that were said, and those of the reference."""
-    bleu = _sacrebleu().BLEU(lowercase=lowercase, effective_order=True)
+    bleu = _bleu(language, lowercase=lowercase, effective_order=True)
     rows = []
     for right, said in zip(gold, predicted, strict=True):
         found = bleu.sentence_score(said, [right])
@@ -88,9 +88,23 @@ def _sacrebleu() -> Any:
     return metrics
 
 
-def check_installed() -> None:
-    """Before anything long is begun that will be scored."""
+def _bleu(language: str, **ways: Any) -> Any:
+    """With the tokenizer that sacreBLEU has for a target language: 13a, but of Chinese, Japanese and Korean its own."""
+    code = language.split("-")[0]  # zh-Hant is zh
+    try:
+        return _sacrebleu().BLEU(trg_lang=code, **ways)
+    except RuntimeError:  # as sacreBLEU says that a tokenizer is not installed
+        raise BadInput(
+            f"translations into {language} are scored in words of sacreBLEU's tokenizer for them, which needs a package"
+            f" more: pip install 'sacrebleu[{code}]'"
+        ) from None
+
+
+def check_installed(languages: Iterable[str] = ()) -> None:
+    """Before anything long is begun that will be scored, in these target languages."""
     _sacrebleu()
+    for language in languages:
+        _bleu(language)
 
 
 SACREBLEU = Metric("sacrebleu", "sacrebleu", matches, partial(bleu, smooth=True))
@@ -101,12 +115,12 @@ TOKENISED = Metric(
 MEASURES = (SACREBLEU, CHRF, TOKENISED)  # models are chosen by the first
 
 
-def signature(metric: Metric) -> str:
+def signature(metric: Metric, language: str) -> str:
     """What a number must be quoted with: sacreBLEU's own words, and for the tokenised one what it is computed of."""
-    own = _sacrebleu()
-    scorer = own.CHRF() if metric is CHRF else own.BLEU(lowercase=metric is TOKENISED)
-    if metric is TOKENISED:
-        scorer.smooth_method = "none"
+    if metric is CHRF:
+        scorer = _sacrebleu().CHRF()
+    else:
+        scorer = _bleu(language, lowercase=metric is TOKENISED, smooth_method="none" if metric is TOKENISED else "exp")
     scorer.corpus_score(["a"], [["a"]])  # it knows the number of references only then
     told = str(scorer.get_signature())
     return f"multi-bleu|{told}" if metric is TOKENISED else told

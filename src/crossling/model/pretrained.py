@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging
 
 import crossling.model.tasks
@@ -57,6 +64,19 @@ def pretrained(folder: Path, name: str | Path, kind: Any = AutoModel) -> PreTrai
         if not values.isfinite().all():
             raise BadInput(f"{name}: the weight {weight} holds values that are no numbers; the folder is damaged")
     return network
+
+
+def tokenizer_of(folder: Path, name: str | Path) -> PreTrainedTokenizerFast:
+    """The tokenizer that lies beside a network."""
+    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json")):
+        raise BadInput(f"{name}: no tokenizer here; save the model's tokenizer into the same folder")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # each kind of tokenizer has its own errors
+        raise unreadable(name, error) from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise BadInput(f"{name}: no fast tokenizer; save tokenizer.json, as AutoTokenizer does, into the folder")
+    return tokenizer
 
 
 def unreadable(name: str | Path, error: Exception) -> BadInput:

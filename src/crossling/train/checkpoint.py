@@ -2,6 +2,8 @@
 
 checkpoints/STEP/ has the tensors (stored.py), state.json, and a manifest.json with the size and checksum of each file.
 It is written in the background, under a hidden name until it is whole; the newest ones and the best one are kept.
+One that was saved where none was due, for a signal or after a doubt, is removed for the next: which ones are left at
+the end must not depend on where a run was stopped.
 """
 
 from __future__ import annotations
@@ -148,9 +150,9 @@ class Checkpoints:
         return next(filter(None, self._gathered(_damage(target, self.rank, self.world))), None)
 
     def _prune(self, step: int) -> None:
-        """Leaves the newest few up to this one and the best. Later ones were passed over as damaged."""
+        """Leaves this one, the newest few that were due and the best. Later ones were passed over as damaged."""
         past = [path for path in all_steps(self.folder) if int(path.name) <= step]
-        kept = {*past[-self.keep :], *best(past).values()}
+        kept = {past[-1], *due(past)[-self.keep :], *best(past).values()}
         for path in all_steps(self.folder):
             if path not in kept:
                 # Hidden first: one that is half removed must not be taken for one.
@@ -161,6 +163,11 @@ def all_steps(folder: Path) -> list[Path]:
     """Finished checkpoints, oldest first. Unfinished ones have hidden names."""
     found = [path for path in folder.iterdir() if path.name.isdecimal() and path.is_dir()] if folder.is_dir() else []
     return sorted(found, key=lambda path: int(path.name))
+
+
+def due(steps: Sequence[Path]) -> list[Path]:
+    """Those that were saved where one was due, wherever the run was stopped."""
+    return [path for path in steps if _state(path).get("due", True)]
 
 
 def newest_whole(run: Path) -> Path:
@@ -227,8 +234,13 @@ def best(steps: Sequence[Path]) -> dict[str, Path]:
 
 
 def _scores(target: Path) -> dict[str, float]:
+    return {name: score for name, score in _state(target).get("scores", {}).items() if math.isfinite(score)}
+
+
+def _state(target: Path) -> dict[str, Any]:
+    """What it tells of itself; nothing, if that is damaged."""
     try:
-        scores = json.loads((target / STATE).read_text(encoding="utf-8"))["scores"]
-    except (OSError, ValueError, KeyError):
+        found: dict[str, Any] = json.loads((target / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
-    return {name: score for name, score in scores.items() if math.isfinite(score)}
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -35,9 +36,10 @@ class Run:
         shards: str,
         begun: Begun | None = None,
         data: dict[str, Any] | None = None,
+        may_change: Collection[str] = MAY_CHANGE,
     ) -> None:
         """Opens or starts a run of `recipe` on the shards of the fingerprint `shards`, which hold `data`; what it
-        began as, if anything, is `begun`."""
+        began as, if anything, is `begun`. A run that goes on may differ in what `may_change` names."""
         self.path = Path(path)
         known = self.path / "recipe.json"
         described: dict[str, Any] = {"recipe": recipe, "shards": shards, "init": None, "data": data}
@@ -56,7 +58,7 @@ class Run:
                 raise BadInput(
                     f"{self.path}: this run began {began}; give the --init it began with, or another -o folder"
                 )
-            changed = sorted(_changes(earlier["recipe"], recipe) - MAY_CHANGE)
+            changed = sorted(_changes(earlier["recipe"], recipe) - {*may_change})
             if changed:
                 raise BadInput(
                     f"{self.path}: this run was started with another recipe (different: {', '.join(changed)});"
@@ -124,9 +126,13 @@ class Run:
 
 def same_models(one: dict[str, str], other: dict[str, str]) -> bool:
     """However their folders are spelled."""
-    return one.keys() == other.keys() and all(
-        one[part] == other[part] or Path(one[part]).resolve() == Path(other[part]).resolve() for part in one
-    )
+    return one.keys() == other.keys() and all(same(one[part], other[part]) for part in one)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two settings are alike; the name of a folder may be spelled in another way."""
+    named = isinstance(one, str) and isinstance(other, str)
+    return one == other or (named and Path(one).resolve() == Path(other).resolve())
 
 
 def _read(known: Path) -> dict[str, Any]:
@@ -150,4 +156,4 @@ def _step(line: str) -> float:
 def _changes(old: Any, new: Any, path: str = "") -> set[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         return set().union(*(_changes(old.get(k), new.get(k), f"{path}.{k}".strip("._")) for k in {*old, *new}))
-    return set() if old == new else {path}
+    return set() if same(old, new) else {path}

@@ -57,7 +57,7 @@ class Trainer:
         first: Sequence[str] = (),  # parameters that learn alone for the first `freeze_steps`
         parallel: Parallel = "auto",
         scores: Sequence[str] = SCORES,
-        keep: int | None = None,  # checkpoints, besides the best ones
+        keep: int | None = None,  # checkpoints that were due, besides the best ones
         patience: int | None = None,  # so many measurements in a row without a better first score end it
     ) -> None:
         self.net, self.objectives, self.feed, self.scores = net.to(device), objectives, feed, scores
@@ -87,7 +87,7 @@ class Trainer:
             warnings.warn(f"{self.engine.path}{goes_on}", stacklevel=2)
         self.clock = time.perf_counter()
         self.pace.begin(self.step)
-        note, due = "", False  # the newest figures; whether there is something to save
+        note, owed = "", False  # the newest figures; whether there is something to save
         with (
             closing(self.run),
             closing(self.checkpoints),
@@ -114,10 +114,11 @@ class Trainer:
                     self._judge(scores)
                 last = last or self._over
                 progress.update(self.step, note, self.pace.left(self.step))
-                due = due or self.step % schedule.checkpoint_every == 0 or bool(scores)
-                if (due and not self._in_doubt()) or last or told.stop:
-                    self._save(window, scores)
-                    due = False  # else as soon as there is no doubt
+                due = self.step % schedule.checkpoint_every == 0 or bool(scores)
+                owed = owed or due
+                if (owed and not self._in_doubt()) or last or told.stop:
+                    self._save(window, scores, last or (due and not self._in_doubt()))
+                    owed = False  # else as soon as there is no doubt
                 if told.stop and not last:
                     self.checkpoints.wait()
                     raise Interrupted(
@@ -235,10 +236,11 @@ class Trainer:
         if speaks():
             self.run.log(row)
 
-    def _save(self, window: Window, scores: Mapping[str, float]) -> None:
+    def _save(self, window: Window, scores: Mapping[str, float], due: bool) -> None:
         self._look()
         self._add_time()
         state = {
+            "due": due,  # here, wherever the run was stopped
             **self.account.dump(),
             "window": window.dump(),
             "steady": self.learner.steady.dump(),
@@ -248,7 +250,7 @@ class Trainer:
             "best": self.best if self.patience is not None else None,
         }
         with self.pace.on("save"):
-            self.checkpoints.save(self.step, self.net, self.learner.optimizer, state, scores)
+            self.checkpoints.save(self.step, self.net, self.learner.optimizer, state, scores if due else {})
 
     def _resume(self) -> Window:
         window = Window()

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 import xxhash
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crossling.benchmarks.examples import Example
 from crossling.disk import write_json
 from crossling.errors import BadInput
-from crossling.model.pretrained import pretrained, quiet
+from crossling.model.pretrained import pretrained, quiet, tokenizer_of
 from crossling.transfer.family import Family, Feature, Form, Prediction
 from crossling.transfer.frame import Frame
 from crossling.transfer.heads import FAMILIES, HEADS
@@ -102,9 +102,8 @@ class Tuned:
         own = folder / LANGUAGES / (language or "")
         place = own if language is not None and own.is_dir() else folder
         model = pretrained(place, place, HEADS[form.kind])
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
-        return cls(model, tokenizer, form)
+        return cls(model, tokenizer_of(folder, folder), form)
 
 
 def family(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, form: Form) -> Family:

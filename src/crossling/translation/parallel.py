@@ -25,6 +25,7 @@ from crossling.translation.directions import Direction
 
 Rows = list[tuple[str, str]]  # source and target
 Bitext = dict[Direction, Rows]
+Pair = tuple[str, str]  # of languages, in the order of their names
 
 TRAIN, DEV = "train", "dev"
 _SPLIT = {"train": TRAIN, "dev": DEV, "val": DEV, "valid": DEV}
@@ -44,13 +45,18 @@ class Parallel:
     @cached_property
     def fingerprint(self) -> str:
         """Of all that is learned from or chosen by."""
-        told = xxhash.xxh3_64()
-        for part in (self.train, self.dev):
-            for direction, rows in sorted(part.items()):
-                told.update(f"{direction} {len(rows)}\n".encode())
-                for row in rows:
-                    told.update("\t".join(row).encode() + b"\n")
-        return told.hexdigest()
+        parts = [
+            [(str(direction), fingerprint(rows)) for direction, rows in sorted(part.items())]
+            for part in (self.train, self.dev)
+        ]
+        return xxhash.xxh3_64_hexdigest(repr(parts).encode())
+
+
+def fingerprint(rows: Rows) -> str:
+    told = xxhash.xxh3_64()
+    for row in rows:
+        told.update("\t".join(row).encode() + b"\n")
+    return told.hexdigest()
 
 
 def read(data: Path, directions: Sequence[Direction], parts: Sequence[str] = ("train", "dev", "test")) -> Parallel:
@@ -59,7 +65,7 @@ def read(data: Path, directions: Sequence[Direction], parts: Sequence[str] = ("t
     if not data.is_dir():
         raise BadInput(f"{data} is no folder: give one with {LOOKED_FOR}")
     if any((data / part).is_dir() for part in ("pairs", "multi")):
-        found = _held_out(Corpora(data), directions)
+        found = _held_out(Corpora(data), directions, parts)
     else:
         found = _side_by_side(_place(data, languages), directions, parts)
     for direction in directions if "train" in parts else ():
@@ -146,38 +152,42 @@ def _lines(file: Path) -> Iterator[str]:
 # ---- corpora ------------------------------------------------------------------------------------------------
 
 
-def _held_out(corpora: Corpora, directions: Sequence[Direction]) -> Parallel:
-    """Of each pair of languages the rows with the lowest hashes are dev and test, whatever order they come in; no
-    training row of any direction has a sentence of these."""
+def _held_out(corpora: Corpora, directions: Sequence[Direction], parts: Sequence[str]) -> Parallel:
+    """Of each pair of languages rows with the lowest hashes are dev and test, whatever order they come in. No test row
+    of any pair has a sentence of dev, and no training row one of either."""
     pairs = sorted({(min(d.source, d.target), max(d.source, d.target)) for d in directions})
     rows = {pair: _rows(corpora, pair) for pair in pairs}
-    held: dict[str, dict[tuple[str, str], Rows]] = {DEV: {}, "test": {}}
-    for pair, found in rows.items():
-        size = min(HELD, len(found) // SHARE)
-        lowest = heapq.nsmallest(2 * size, found, key=_hash)
-        held[DEV][pair], held["test"][pair] = lowest[:size], lowest[size:]
-    said: dict[str, set[str]] = defaultdict(set)  # in dev or test, by language
-    for by_pair in held.values():
-        for pair, found in by_pair.items():
-            for language, texts in zip(pair, zip(*found, strict=True), strict=False):
-                said[language].update(texts)
-    rows = {
-        (a, b): [row for row in found if row[0] not in said[a] and row[1] not in said[b]]
-        for (a, b), found in rows.items()
-    }
+    sizes = {pair: min(HELD, len(found) // SHARE) for pair, found in rows.items()}
+    # More than are needed: some of what comes after dev shares a sentence with it.
+    lowest = {pair: heapq.nsmallest(4 * sizes[pair], found, key=_hash) for pair, found in rows.items()}
+    dev = {pair: found[: sizes[pair]] for pair, found in lowest.items()}
+    test = {pair: found[: sizes[pair]] for pair, found in _without(lowest, dev).items()}
+    train = _without(_without(rows, dev), test)
     counts = (
-        f"{a}-{b} {len(rows[a, b]):,} to train on, {len(held[DEV][a, b])} dev, {len(held['test'][a, b])} test"
-        for a, b in pairs
+        f"{a}-{b} {len(train[a, b]):,} to train on, {len(dev[a, b])} dev, {len(test[a, b])} test" for a, b in pairs
     )
     warnings.warn(f"{corpora.path}: rows held out by their hash: {'; '.join(counts)}", stacklevel=2)
     return Parallel(
-        _by_direction(rows, directions),
-        _by_direction(held[DEV], directions),
-        {"test": _by_direction(held["test"], directions)},
+        _by_direction(train, directions) if "train" in parts else {},
+        _by_direction(dev, directions) if "dev" in parts else {},
+        {"test": _by_direction(test, directions)} if "test" in parts else {},
     )
 
 
-def _rows(corpora: Corpora, pair: tuple[str, str]) -> Rows:
+def _without(rows: Mapping[Pair, Rows], others: Mapping[Pair, Rows]) -> dict[Pair, Rows]:
+    """The rows that share no sentence with any of the others."""
+    said: dict[str, set[str]] = defaultdict(set)  # by language
+    for pair, found in others.items():
+        for row in found:
+            for language, sentence in zip(pair, row, strict=True):
+                said[language].add(sentence)
+    return {
+        (a, b): [row for row in found if row[0] not in said[a] and row[1] not in said[b]]
+        for (a, b), found in rows.items()
+    }
+
+
+def _rows(corpora: Corpora, pair: Pair) -> Rows:
     """All that the corpora have of a pair of languages, each row once, in its order."""
     found: dict[tuple[str, str], None] = {}
     for pairs in corpora.pairs:
@@ -197,7 +207,7 @@ def _hash(row: tuple[str, str]) -> int:
     return xxhash.xxh3_64_intdigest("\t".join(row).encode())
 
 
-def _by_direction(rows: Mapping[tuple[str, str], Rows], directions: Sequence[Direction]) -> Bitext:
+def _by_direction(rows: Mapping[Pair, Rows], directions: Sequence[Direction]) -> Bitext:
     found: Bitext = {}
     for direction in directions:
         forward = rows.get((direction.source, direction.target))

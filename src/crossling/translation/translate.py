@@ -62,6 +62,8 @@ def write_translation(translator: Translator, file: Path, out: Path, to: str, be
         raise BadInput(f"{out}: this is a folder; give a name for the file")
     if str(file) == STDIN:
         raise BadInput("-o: what comes from a pipe cannot be gone on with; give a file, or write > OUT")
+    if file.exists() and out.exists() and out.samefile(file):
+        raise BadInput(f"-o {out}: this is the file to translate, which would be lost; give another name")
     text = list(lines_of(file))
     work = _Work(out, _what(translator, text, to, beam, length_penalty))
     done = work.done()

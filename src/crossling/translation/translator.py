@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
+import xxhash
+from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 from crossling.disk import write_json
 from crossling.errors import BadInput
-from crossling.model.pretrained import pretrained, quiet
+from crossling.model.pretrained import pretrained, quiet, tokenizer_of
 from crossling.model.translator import CrosslingForConditionalGeneration
 from crossling.transfer.lengths import batches
 from crossling.translation.directions import Direction, directions, tag, targets
@@ -52,6 +53,25 @@ class Facts:
     @property
     def directions(self) -> tuple[Direction, ...]:
         return directions(self.pairs)
+
+    @property
+    def mark(self) -> str:
+        """Tells translators of one model apart that were trained in other ways or on other text, whatever the seed."""
+        hyper = self.hyper
+        told = json.dumps([self.pairs, self.start, self.data, hyper], sort_keys=True).encode()
+        words = [
+            f"lr {hyper.get('lr', 0):g}",
+            f"{hyper['steps']} steps" if hyper.get("steps") else f"{hyper.get('epochs', 0):g} epochs",
+            f"decoder depth {hyper['decoder_layers']}" if hyper.get("decoder_layers") else "",
+            "untied" if hyper.get("tied") is False else "",
+            xxhash.xxh3_64_hexdigest(told)[:6],
+        ]
+        return ", ".join(filter(None, words))
+
+
+def decoding(beam: int, length_penalty: float) -> str:
+    """How a translation was looked for, in words: `beam 5`, `beam 5, length penalty 0.6`."""
+    return f"beam {beam}" if length_penalty == 1 else f"beam {beam}, length penalty {length_penalty:g}"
 
 
 class Translator:
@@ -146,7 +166,7 @@ class Translator:
         folder = Path(folder)
         known = facts(folder)
         model: Any = pretrained(folder, folder, AutoModelForSeq2SeqLM)
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = tokenizer_of(folder, folder)
         model.to("cuda" if torch.cuda.is_available() else "cpu")
         return cls(model, tokenizer, known.directions, bool(known.tags), str(folder))
 

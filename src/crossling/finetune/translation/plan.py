@@ -17,7 +17,7 @@ AT_LEAST: dict[str, float] = {
 }
 BELOW_1 = ("label_smoothing", "dropout")
 MORE_THAN_0 = ("lr", "epochs", "clip")
-# Of a folder's settings: not what is learned, or how it is chosen.
+# Of a folder's settings: not what is learned, or how it is chosen. Nor does a run that goes on have to repeat them.
 MAY_CHANGE = ("seed", "log_every", "micro_tokens", "beam", "length_penalty")
 
 
@@ -34,8 +34,8 @@ class Plan:
     label_smoothing: float = 0.1  # VECO's released script: 0.2
     dropout: float | None = None  # as the model has it, if not said; VECO's released script: 0.3
     decoder_layers: int | None = None  # all, if not said
-    take: Literal["first", "last"] = "last"  # which of the encoder's layers a shallow decoder is made of
-    tied: bool = True  # whether decoder and encoder go on sharing what they began with
+    take: Literal["first", "last"] | None = None  # which layers a shallow decoder is made of; the last, if not said
+    tied: bool | None = None  # whether decoder and encoder go on sharing what they began with; they do, if not said
     average: int = 5  # the last states, of which the model is the mean; or the best one, if that is better on dev
     patience: int | None = None  # so many looks at dev without a better score end the training
     dev_rows: int = 200  # of each direction, to look at while it trains

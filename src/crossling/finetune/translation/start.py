@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -26,7 +27,8 @@ class Start:
     kind: str  # "pre-trained", "random" or "translator"
     tokenizer: PreTrainedTokenizerFast  # that knows the tags
     with_tags: bool
-    make: Callable[[Plan], CrosslingForConditionalGeneration]  # the same for the same plan, a new one every time
+    settled: Callable[[Plan], Plan]  # with the decoder said that is meant where none is
+    make: Callable[[Plan], CrosslingForConditionalGeneration]  # of a settled plan; for the same one the same, anew
 
 
 def begin(model: Path | str, directions: Sequence[Direction], random: bool) -> Start:
@@ -40,7 +42,12 @@ def begin(model: Path | str, directions: Sequence[Direction], random: bool) -> S
     tokenizer = tagged(tokenizer, targets(directions)) if with_tags else tokenizer
     tokens = max(len(tokenizer), encoder.config.vocab_size)
 
+    def settled(plan: Plan) -> Plan:
+        return replace(plan, take=plan.take or "last", tied=plan.tied is not False)
+
     def make(plan: Plan) -> CrosslingForConditionalGeneration:
+        assert plan.take is not None  # settled
+        assert plan.tied is not None
         torch.manual_seed(plan.seed)
         made = translator(
             CrosslingModel(encoder.config) if random else encoder,
@@ -53,7 +60,7 @@ def begin(model: Path | str, directions: Sequence[Direction], random: bool) -> S
         )
         return _dropping(made, plan.dropout)
 
-    return Start(name, "random" if random else "pre-trained", tokenizer, with_tags, make)
+    return Start(name, "random" if random else "pre-trained", tokenizer, with_tags, settled, make)
 
 
 def _gone_on(folder: Path, directions: Sequence[Direction]) -> Start:
@@ -65,15 +72,26 @@ def _gone_on(folder: Path, directions: Sequence[Direction]) -> Start:
         told = f"has no tag for {strange[0]!r}" if strange else "was trained for one direction, without tags"
         raise BadInput(f"{folder}: this translator {told}, so it cannot go on with these pairs; begin with an encoder")
     loaded = Translator.load(folder)
-    blocks, layers = loaded.model.config.decoder_blocks or (), loaded.model.config.num_hidden_layers
+    config = loaded.model.config
+    blocks, layers = [*(config.decoder_blocks or ())], config.num_hidden_layers
+    ends: dict[Literal["first", "last"], list[int]] = {
+        "first": [*range(len(blocks))],
+        "last": [*range(layers - len(blocks), layers)],
+    }
+    taken = [end for end, theirs in ends.items() if theirs == blocks]  # both, where it has all layers
+    has: dict[str, list[Any]] = {"decoder_layers": [len(blocks)], "take": taken, "tied": [config.tied]}
+
+    def settled(plan: Plan) -> Plan:
+        for name, values in has.items():
+            if getattr(plan, name) not in (None, *values):
+                raise BadInput(f"{folder}: a translator that goes on keeps its decoder; leave {name} out")
+        shallow = len(blocks) if len(blocks) < layers else None
+        return replace(plan, decoder_layers=shallow, take=taken[-1] if taken else None, tied=config.tied)
 
     def make(plan: Plan) -> CrosslingForConditionalGeneration:
-        asked = plan.decoder_layers or layers
-        if plan.tied != loaded.model.config.tied or (plan.decoder_layers is not None and asked != len(blocks)):
-            raise BadInput(f"{folder}: a translator that goes on keeps its decoder; leave decoder_layers and tied out")
         return _dropping(Translator.load(folder).model, plan.dropout)
 
-    return Start(str(folder), "translator", loaded.tokenizer, with_tags, make)
+    return Start(str(folder), "translator", loaded.tokenizer, with_tags, settled, make)
 
 
 def _dropping(model: CrosslingForConditionalGeneration, dropout: float | None) -> CrosslingForConditionalGeneration:

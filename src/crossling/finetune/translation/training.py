@@ -1,7 +1,4 @@
-"""One translator: from its start to the folder of a seed, by way of a run of the engine.
-
-The run lies in a folder of its own while it goes on, and is removed when the model is whole.
-"""
+"""One translator: from its start to the folder of a seed, by way of a run of the engine."""
 
 from __future__ import annotations
 
@@ -19,11 +16,12 @@ import torch
 from torch import Tensor
 
 from crossling.disk import new_folder
-from crossling.distributed import first_one_then_all, processes, rank, speaks, summed, together
-from crossling.errors import BadInput, Failed
+from crossling.distributed import first_one_then_all, processes, rank, speaks, summed
+from crossling.errors import BadInput
+from crossling.finetune import unit
 from crossling.finetune.translation.feed import TERM, BitextFeed
 from crossling.finetune.translation.objective import Translating
-from crossling.finetune.translation.plan import Plan
+from crossling.finetune.translation.plan import MAY_CHANGE, Plan
 from crossling.finetune.translation.start import Start
 from crossling.metrics.translation import SACREBLEU
 from crossling.model.translator import CrosslingForConditionalGeneration
@@ -36,7 +34,7 @@ from crossling.train.run import Run
 from crossling.train.step import Schedule
 from crossling.train.trainer import Trainer
 from crossling.translation.directions import Direction
-from crossling.translation.parallel import Parallel, Rows
+from crossling.translation.parallel import Parallel
 from crossling.translation.translator import Facts, Translator, facts, is_translator, tags_of, write_facts
 
 PARTS = 10  # of a run: after each a state is scored, if not said otherwise
@@ -57,18 +55,8 @@ class Job:
         known = facts(folder)
         made = {"model": known.model, "start": known.start, "pairs": known.pairs, **known.hyper}
         asked = {"model": self.start.name, "start": self.start.kind, "pairs": [*map(str, self.directions)]}
-        asked |= plan.hyper
-        for name, theirs in made.items():
-            if asked.get(name) != theirs:
-                raise BadInput(
-                    f"{folder}: this translator was trained with another {name} ({theirs}, not {asked.get(name)}); give"
-                    " what it was made with, or another -o folder"
-                )
-        if known.data != self.text.fingerprint:
-            raise BadInput(
-                f"{folder}: this translator was trained on or chosen by other text than lies there now; give the text"
-                " it was made with, or another -o folder"
-            )
+        same_data = known.data == self.text.fingerprint
+        unit.check(folder, made, asked | plan.hyper, same_data, "this translator was trained")
 
 
 def train(job: Job, plan: Plan, out: Path, work: Path) -> Facts:
@@ -76,20 +64,7 @@ def train(job: Job, plan: Plan, out: Path, work: Path) -> Facts:
     if is_translator(out):
         job.check(out, plan)
         return facts(out)
-    with together() as device:
-        trained = _Training(job, plan, device)
-        try:
-            trained.fit(work)
-        except torch.OutOfMemoryError:
-            raise Failed(
-                f"the {device.type} ran out of memory; with a smaller --set micro_tokens (now {plan.micro_tokens}) the"
-                " same command goes on"
-            ) from None
-        known = trained.keep(out, work)
-        summed(torch.zeros(1))  # all have read what is removed now
-        if speaks():
-            shutil.rmtree(work)
-        return known
+    return unit.made(lambda device: _Training(job, plan, device), plan.micro_tokens, out, work)
 
 
 class _Training:
@@ -101,14 +76,14 @@ class _Training:
         self.translator = self._translator(self.model)
         self.dev = [(direction, rows[: plan.dev_rows]) for direction, rows in job.text.dev.items()]
 
-    def fit(self, work: Path) -> None:
-        """Trains to the end, or goes on."""
+    def fit(self, work: Path) -> int:
+        """Trains to the end, or goes on; says of how many steps."""
         plan = self.plan
         feed = self._feed()
         steps = plan.steps or max(1, round(plan.epochs * feed.steps_of_epoch))
         every = plan.checkpoint_every or -(-steps // PARTS)
         with first_one_then_all():
-            run = Run(work, self._described(), shards="")
+            run = Run(work, self._described(), shards="", may_change=MAY_CHANGE)
         layers = sum(p.numel() for name, p in self.model.named_parameters() if "embeddings" not in name)
         account = Account(dict.fromkeys(("full", "paper"), 6.0 * layers), machine(self.device))
         trainer = Trainer(
@@ -129,11 +104,12 @@ class _Training:
         trainer.fit()
         if speaks():
             run.write_cost(account.bill(trainer.step))
+        return trainer.step
 
-    def keep(self, out: Path, work: Path) -> Facts:
+    def keep(self, out: Path, work: Path, steps: int) -> Facts:
         """Writes the mean of the last states, or the best one, whichever is better on dev."""
         saved = checkpoint.all_steps(work / "checkpoints")
-        choices = [saved[-self.plan.average :]]
+        choices = [checkpoint.due(saved)[-self.plan.average :]]
         if self.dev:
             choices.append([checkpoint.best(saved)[SCORE]])
         states, found, dev = choices[0], None, dict[str, float]()
@@ -151,7 +127,7 @@ class _Training:
             start=self.job.start.kind,
             seed=self.plan.seed,
             hyper=self.plan.hyper,
-            steps=int(saved[-1].name),
+            steps=steps,
             states=[int(state.name) for state in states],
             rows={str(direction): len(rows) for direction, rows in self.job.text.train.items()},
             data=self.job.text.fingerprint,
@@ -198,24 +174,26 @@ class _Training:
         return Translator(model, start.tokenizer, self.job.directions, start.with_tags, start.name)
 
     def _measured(self, translator: Translator) -> dict[str, float]:
-        """sacreBLEU of every direction, and their mean; all directions are decoded together."""
+        """sacreBLEU of every direction, and their mean; all directions are decoded together. Of several processes each
+        decodes all, as the network may lie in shards, and what the first one finds counts: devices may differ in a bit,
+        and all must end at the same step."""
         if not self.dev:
             return {DEV: float("-inf")}
-        # Compiled for training, blocks would be compiled anew for every length that a translation has had so far.
-        with torch.compiler.set_stance("force_eager"):
-            said = iter(
-                translator.translate(
-                    [source for _, rows in self.dev for source, _ in rows],
-                    [direction.target for direction, rows in self.dev for _ in rows],
-                    self.plan.dev_beam,
-                    self.plan.length_penalty,
-                )
+        said = iter(
+            translator.translate(
+                [source for _, rows in self.dev for source, _ in rows],
+                [direction.target for direction, rows in self.dev for _ in rows],
+                self.plan.dev_beam,
+                self.plan.length_penalty,
             )
-        scores = {direction: self._score(rows, [next(said) for _ in rows]) for direction, rows in self.dev}
-        return {DEV: fmean(scores.values()), **{f"{DEV}/{direction}": value for direction, value in scores.items()}}
-
-    def _score(self, rows: Rows, said: Sequence[str]) -> float:
-        return SACREBLEU.score([target for _, target in rows], said)
+        )
+        own = [
+            SACREBLEU.score([target for _, target in rows], [next(said) for _ in rows], direction.target)
+            for direction, rows in self.dev
+        ]
+        found = summed(torch.tensor(own if speaks() else [0.0] * len(own), dtype=torch.float64)).tolist()
+        scores = {f"{DEV}/{direction}": value for (direction, _), value in zip(self.dev, found, strict=True)}
+        return {DEV: fmean(found), **scores}
 
     def _mean(self, states: Sequence[Path]) -> CrosslingForConditionalGeneration:
         """Whole in this process, however the engine held them."""
