@@ -58,14 +58,11 @@ def finetune(
     Example: crossling finetune run --task xnli --data babel/data -o tuned --seeds 5 --set lr=2e-5
     Example: crossling finetune run --task translation --pairs en-de,de-en --data multi30k -o mt
     """
-    from crossling.benchmarks.sets import find
     from crossling.evaluate.asked import check_trained
     from crossling.hub import local_folder
 
     overrides = dict(_pair(assignment) for assignment in set_ or [])
     check_trained(task, model, data)  # what is refused is refused before torch is imported
-    if task != "translation":
-        find(task)
     if not data.is_dir():
         raise BadInput(f"{data}: no such folder; give the one with the data in it")
     local_folder(model)

@@ -94,11 +94,13 @@ def check_pooling(pooling: str) -> None:
 
 
 def check_trained(task: str, model: object, data: object) -> None:
-    """Refuses to fine-tune for a task that needs no training."""
+    """Refuses to fine-tune for a task that there is not, or that needs no training."""
     if task in TASKS:
         raise BadInput(
             f"{task} needs no training; measure it with crossling evaluate {model} --task {task} --data {data}"
         )
+    if task not in (*SETS, TRANSLATION):
+        raise BadInput(f"--task {task}: no such task{nearest(task, [*SETS, TRANSLATION])}")
 
 
 def _there(task: str, data: Path) -> set[str]:
