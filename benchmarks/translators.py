@@ -42,7 +42,7 @@ from crossling.translation.translator import facts, seeds
 PIECES = {"tiny": 2000, "small": 32_000}
 LANGUAGES, SENTENCES, TRAIN = 2, 10_000, 2000  # embedded
 STARTS = ("veco", "xlm", "random", "control")
-NAMES = {"veco": "VECO", "xlm": "MLM+TLM", "random": "random", "control": "random, first the corpora's bitext"}
+NAMES = {"veco": "VECO", "xlm": "MLM+TLM", "random": "random", "control": "control: bitext first"}
 # How a size is pre-trained and trained here, where the arguments do not say otherwise.
 PRETRAIN = {
     "tiny": ["lr=2e-3", "log_every=50", "model.max_length=128"],
