@@ -1,6 +1,6 @@
 """VECO's Table 5 without mBART: XLM against VECO, on text alone and on text with bitext, all else equal.
 
-    python benchmarks/ablation.py -o WORK [--seeds 2 --pretrain-steps 600 --steps 300 --inference-steps 300]
+    python benchmarks/ablation.py -o WORK [--seeds 2 --pretrain-steps 800 --steps 300 --inference-steps 300]
     python benchmarks/ablation.py -o WORK --size small --corpora CORPORA [--vocab VOCAB] --data DATA \\
         --pairs de-en,en-de --pretrain-steps 4000 --steps 1000 --inference-steps 1000
 

@@ -27,6 +27,7 @@ VERBS = [
     "encode",
     "inspect",
     "pretrain",
+    "audit",
     "finetune",
     "evaluate",
     "align",
@@ -35,6 +36,7 @@ VERBS = [
     "translate",
     "report",
     "export",
+    "lab",
     "bench",
 ]
 SMALL = [

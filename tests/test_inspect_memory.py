@@ -192,3 +192,33 @@ def test_fitted_computes_again_where_it_must_and_gives_up_where_nothing_helps() 
 
 def test_sizes_stand_in_their_order() -> None:
     assert gib(text("small")) < gib(text("base")) < gib(text("large")) < gib(text("xl"))
+
+
+def test_what_muon_moves_has_one_momentum_and_is_stacked_meanwhile() -> None:
+    """12 + 4 layers of 768: of the maps in the blocks those of the feed-forward are the most of one shape."""
+    adam, muon = text(), text().set(["optimizer.matrices=muon"])
+    net = network(adam, 250_002)
+    before, found = (memory(each, net, FULL, H200) for each in (adam, muon))
+    maps = 16 * (3 + 1 + 4 + 4) * 768**2
+    assert before.states - found.states == 4 * maps
+    assert before.at_the_end - found.at_the_end == 4 * maps
+    assert before.at_the_step == before.states
+    assert found.at_the_step == found.states + 24 * 16 * 4 * 768**2
+    apart = muon.set(["optimizer.generator_rate=0.5"])  # the generator's are moved by themselves
+    assert memory(apart, net, FULL, H200).at_the_step == found.states + 24 * 12 * 4 * 768**2
+
+
+def test_the_step_is_the_peak_where_little_else_is_there() -> None:
+    """Blocks that are wide beside a small table, and hardly a token."""
+    shape = ["model.width=1536", "model.feed_forward=6144", "model.layers=24", "optimizer.matrices=muon"]
+    recipe = text().set(shape)
+    found = memory(recipe, network(recipe, 300), {"mrtd": Load(1, 8.0)}, H200)
+    assert found.gib == pytest.approx(found.at_the_step / GIB)
+
+
+def test_muon_lies_whole_on_every_gpu() -> None:
+    recipe = text("xl", 8192).set(["optimizer.matrices=muon"])
+    net = network(recipe, 250_002)
+    alone, among = (memory(recipe, net, FULL, A100, gpus) for gpus in (1, 8))
+    assert not among.sharded
+    assert among.states == alone.states

@@ -9,10 +9,10 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
 ORDER = [
-    "errors", "hub", "disk", "progress", "templates", "settings", "tasks", "distributed", "hardware", "babel",
+    "errors", "hub", "box", "disk", "progress", "templates", "settings", "tasks", "distributed", "hardware", "babel",
     "corpora", "benchmarks", "metrics", "quality", "sampling", "vocabulary", "data", "model", "objectives", "train",
-    "transfer", "translation", "evaluate", "recipe", "load", "finetune", "probes", "recipes", "inspect", "export",
-    "examples", "demo", "bench", "cli", "__main__",
+    "transfer", "translation", "evaluate", "recipe", "load", "finetune", "probes", "recipes", "inspect", "audit",
+    "export", "examples", "demo", "laboratory", "bench", "cli", "__main__",
 ]  # fmt: skip
 STRANGERS = {("model", room) for room in ("corpora", "quality", "sampling", "vocabulary", "data")} | {
     ("evaluate", "train"),

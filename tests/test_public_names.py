@@ -21,6 +21,7 @@ HOMES = {
     "Start": "crossling.recipe.start",
     "Vocabulary": "crossling.vocabulary.vocabulary",
     "align": "crossling.evaluate.alignment",
+    "audit": "crossling.audit.ranking",
     "babel": "crossling.babel.folder",
     "check": "crossling.quality.check",
     "clean": "crossling.quality.clean",
@@ -31,6 +32,7 @@ HOMES = {
     "export": "crossling.export.folder",
     "finetune": "crossling.finetune.finetune",
     "inspect": "crossling.inspect.inspection",
+    "lab": "crossling.laboratory.lab",
     "load": "crossling.load",
     "mine": "crossling.evaluate.mining",
     "pretrain": "crossling.recipe.pretrain",
@@ -39,6 +41,7 @@ HOMES = {
     "vocab": "crossling.vocabulary.vocab",
 }
 ROOMS = [
+    "crossling.audit",
     "crossling.babel",
     "crossling.evaluate.encode",
     "crossling.evaluate.report",

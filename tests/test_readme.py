@@ -57,7 +57,7 @@ def test_the_commands_run(shards: Shards, tmp_path: Path) -> None:
     demo_recipe(shards, tmp_path)
     [listed] = [block for block in blocks("") if "crossling babel" in block]
     lines = shortened(listed).splitlines()
-    assert len(lines) == 16
+    assert len(lines) == 18
     for line in lines:
         command = re.sub("^crossling", f"{sys.executable} -m crossling", line)
         run(["bash", "-c", command], tmp_path)

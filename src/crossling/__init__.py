@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from crossling import recipes as recipes
+    from crossling.audit import audit as audit
     from crossling.babel import babel as babel
     from crossling.corpora.corpus import Corpora as Corpora
     from crossling.data.encode import encode as encode
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from crossling.export import export as export
     from crossling.finetune.finetune import finetune as finetune
     from crossling.inspect import inspect as inspect
+    from crossling.laboratory.lab import lab as lab
     from crossling.load import load as load
     from crossling.quality.check import check as check
     from crossling.quality.clean import clean as clean
@@ -53,6 +55,7 @@ _HOMES = {
     "Start": "recipe.start",
     "Vocabulary": "vocabulary.vocabulary",
     "align": "evaluate.alignment",
+    "audit": "audit",
     "babel": "babel",
     "check": "quality.check",
     "clean": "quality.clean",
@@ -63,6 +66,7 @@ _HOMES = {
     "export": "export",
     "finetune": "finetune.finetune",
     "inspect": "inspect",
+    "lab": "laboratory.lab",
     "load": "load",
     "mine": "evaluate.mining",
     "pretrain": "recipe.pretrain",

@@ -1,4 +1,4 @@
-"""Any model by its name: a run of ours, an exported folder, or any Hugging Face encoder."""
+"""Any model by its name: a run of ours, an exported folder, or any Hugging Face encoder; without one, the box's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from crossling import box
 from crossling.errors import BadInput
 from crossling.evaluate import encode
 from crossling.evaluate.encode import Encoder
@@ -17,12 +18,15 @@ from crossling.recipe import Recipe, Start, load_run
 from crossling.vocabulary.vocabulary import Vocabulary
 
 
-def load(model: Path | str) -> Encoder:
-    """A run folder (its newest checkpoint), or anything `transformers` can load as an encoder."""
-    path = Path(model)
-    if (path / "recipe.json").is_file():
-        seed = Recipe.load(path / "recipe.json").seed
-        encoder = encoder_of(load_run(path), Vocabulary.load(path / "vocab"), str(model), seed)
+def load(model: Path | str | None = None) -> Encoder:
+    """A run folder (its newest checkpoint), or anything `transformers` can load as an encoder; the model that ships if
+    none is named."""
+    if model is None:
+        encoder = encode.load(box.folder())
+        encoder.name = box.NAME  # where it is installed is nobody's concern
+    elif (path := Path(model) / "recipe.json").is_file():
+        run = path.parent
+        encoder = encoder_of(load_run(run), Vocabulary.load(run / "vocab"), str(model), Recipe.load(path).seed)
     else:
         encoder = encode.load(model)
     encoder.model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from crossling.data.shards import Shards
 from crossling.evaluate.encode import measuring
 from crossling.evaluate.retrieval import Bitext, Side, accuracy, read_tatoeba
 from crossling.load import encoder_of
-from crossling.objectives import Network, Objective
+from crossling.objectives import Network
 from crossling.recipe import Recipe
 from crossling.sampling import Sampling
 from crossling.train.trainer import Probe
@@ -62,7 +62,7 @@ def losses(shards: Shards, recipe: Recipe) -> Probe:
     trains on, the figures tell what is gained and forgotten, not how well new text is read.
     """
     tasks = {
-        name: _of_tokens(recipe, name) for name, objective in recipe.objectives.items() if objective.stream == "text"
+        name: objective.small(TOKENS) for name, objective in recipe.objectives.items() if objective.stream == "text"
     }
     languages = [language for language, entry in shards.manifest["text"].items() if entry["tokens"]]
     works: dict[str, Work] = {}  # drawn when first asked for: blocks of a long text take their time
@@ -142,13 +142,6 @@ def _cell(change: Change | None) -> str:
     digits = 3 if change.kind == "loss" else 1
     text = f"{change.before:.{digits}f} → {change.after:.{digits}f} ({change.after - change.before:+.{digits}f})"
     return f"[red]{text}[/]" if change.worse else text
-
-
-def _of_tokens(recipe: Recipe, name: str) -> Objective:
-    """An objective of the recipe on a small batch, whose size may be said in tokens alone."""
-    objective = getattr(recipe, name)
-    whole = {"sequences": None} if hasattr(objective, "sequences") else {}
-    return replace(objective, tokens=TOKENS, **whole)
 
 
 def _only(shards: Shards, language: str) -> Shards:

@@ -8,7 +8,7 @@ import shutil
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ from crossling.data.noise import Noise
 from crossling.data.packing import Batch, Sequences
 from crossling.data.shards import Bitext, Sentences, Shards
 from crossling.errors import BadInput
-from crossling.objectives import CAMLM, CATLM, MLM, TLM, XLCo
+from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, XLCo
 from crossling.sampling import Sampling
 from crossling.vocabulary.vocabulary import BOS, EOS, PAD
 
@@ -48,6 +48,7 @@ class Reader:
     pairs: bool = False  # two examples stay together: the first half and the second
     inputs: tuple[str, ...] = ("ids",)
     paired: bool = False
+    order: str = "read"
     expected: list[float] = field(default_factory=list, compare=False)
     groups: list[np.ndarray] = field(default_factory=list, compare=False)
 
@@ -207,10 +208,24 @@ def test_steps_and_seeds_differ(shards: Shards) -> None:
     assert not same(one[0], other[0])
 
 
-def test_tasks_on_the_same_stream_draw_apart(shards: Shards) -> None:
-    work = Batches(shards, {"one": Reader(number=20), "two": Reader(number=20)}, Sampling(), 0, 10**9)[0]
-    (_, one), (_, two) = work.micro
-    assert not torch.equal(one["noise"], two["noise"])
+@pytest.mark.parametrize("stream", ["text", "pairs"])
+def test_tasks_of_one_order_read_the_same_examples_and_others_do_not(
+    shards: Shards, stream: Literal["text", "pairs"]
+) -> None:
+    reader = Reader(stream=stream, number=20)
+    tasks = {"one": reader, "two": reader, "three": replace(reader, order="another")}
+    batches = Batches(shards, tasks, Sampling(), 0, 10**9)
+    (_, one), (_, two), (_, three) = batches[3].micro
+    first, second, third = ([column.tolist() for column in batches.draws[name][3]] for name in tasks)
+    assert first == second != third
+    assert torch.equal(one["row"], two["row"])
+    assert not any(torch.equal(one["noise"], other["noise"]) for other in (two, three))
+
+
+def test_recipes_are_compared_on_the_same_data() -> None:
+    assert len({task().order for task in (MLM, MRTD, CAMLM)}) == 1
+    assert len({task().order for task in (TLM, TRTD, CATLM)}) == 1
+    assert len({task().order for task in (MLM, TLM, XLCo)}) == 3
 
 
 @settings(max_examples=30, deadline=None)
@@ -779,3 +794,77 @@ def test_memory_stays_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     peak("first", 1000)  # what is set up once
     assert peak("long", 50_000) < 1.3 * peak("short", 5_000)
+
+
+# ---- drawn anew ------------------------------------------------------------------------------------------------
+
+
+def several() -> Any:
+    lengths = [[4] * 40, [5] * 40]
+    return shards_of(
+        {"en": [6] * 30}, [bitext(n, pair, *lengths) for n, pair in enumerate(("en-de", "en-fr", "de-fr"))]
+    )
+
+
+def groups_drawn(batches: Batches, name: str, steps: range) -> Counter[str]:
+    return Counter(
+        batches.groups[name][group].name for step in steps for group in batches.draws[name][step][0].tolist()
+    )
+
+
+NEW = {"corpus0 en-de": 0.8, "corpus1 en-fr": 0.1, "corpus2 de-fr": 0.1}
+
+
+def test_bitext_is_drawn_anew_from_a_step_on_and_text_stays() -> None:
+    tasks = {"text": Reader(number=20), "pairs": Reader("pairs", 24, number=100)}
+    batches, plain = (Batches(several(), tasks, Sampling(), 7, 10**9) for _ in range(2))
+    batches.resample(NEW, 5)
+    found = groups_drawn(batches, "pairs", range(5, 10))
+    assert {name: count / 500 for name, count in found.items()} == pytest.approx(NEW, abs=0.02)
+    assert same(Work(*_of(batches[6], "text")), Work(*_of(plain[6], "text")))
+    assert not same(batches[6], plain[6])
+
+
+def _of(work: Work, name: str) -> tuple[list[tuple[str, Batch]], dict[str, int], int]:
+    return [(task, batch) for task, batch in work.micro if task == name], {}, 0
+
+
+def test_the_first_rates_again_change_nothing(shards: Shards) -> None:
+    batches, plain = (Batches(shards, real_tasks(), Sampling(), 7, 128, alternate=True) for _ in range(2))
+    batches.resample({group.name: group.rate for group in batches.groups["pairs"]}, 4)
+    assert all(same(batches[step], plain[step]) for step in range(4, 12))
+
+
+@pytest.mark.parametrize("step", [4, 5])
+def test_in_turn_with_text_rates_change_at_the_next_step_of_pairs(step: int) -> None:
+    tasks = {"text": Reader(number=20), "pairs": Reader("pairs", 24, number=100)}
+    batches, plain = (Batches(several(), tasks, Sampling(), 7, 10**9, alternate=True) for _ in range(2))
+    batches.resample(NEW, step)
+    assert same(batches[4], plain[4])
+    assert not same(batches[5], plain[5])
+    assert groups_drawn(batches, "pairs", range(2, 4))["corpus0 en-de"] == pytest.approx(160, abs=4)
+
+
+def test_longer_pairs_are_cut_into_more_parts() -> None:
+    short, long = bitext(0, "en-de", [3] * 40, [3] * 40), bitext(1, "en-fr", [11] * 40, [11] * 40)
+    batches = Batches(shards_of(bitexts=[short, long]), {"pairs": Reader("pairs", 24, number=100)}, Sampling(), 7, 400)
+    before = batches.parts["pairs"]
+    batches.resample({"corpus0 en-de": 0.01, "corpus1 en-fr": 0.99}, 2)
+    assert batches.parts["pairs"] > before
+    assert batches.lengths["pairs"] == pytest.approx(1 + 6 * 0.01 + 22 * 0.99)
+    assert batches.draws["pairs"].number == 100
+
+
+def test_a_group_alone_gives_its_own_examples_whoever_reads_them() -> None:
+    tasks = {"text": Reader(number=20), "pairs": Reader("pairs", 24, number=12)}
+    one, *two = (
+        Batches(several(), tasks, Sampling(), 7, 10**9, rank=rank, processes=number)
+        for rank, number in ((0, 1), (0, 2), (1, 2))
+    )
+    few = {"pairs": Reader("pairs", 24, number=30)}
+    found = scalars(one.alone(1, few, 99)[0], "row")
+    assert set(np.asarray(found) >> 40) == {1}
+    assert len(set(found)) == 30
+    assert [row for batches in two for row in scalars(batches.alone(1, few, 99)[0], "row")] == found
+    assert scalars(one.alone(1, few, 98)[0], "row") != found
+    assert one.draws["pairs"].number == 12  # as it was

@@ -121,3 +121,59 @@ def test_seeds_and_epochs_have_orders_of_their_own() -> None:
     one, other = Draws([1.0], [50], 50, [1]), Draws([1.0], [50], 50, [2])
     orders = [tuple(draws[step][1].tolist()) for draws in (one, other) for step in range(2)]
     assert Counter(orders).most_common(1)[0][1] == 1
+
+
+# ---- other rates from a step on ------------------------------------------------------------------------------
+
+
+def drawn(draws: Draws, steps: range) -> list[tuple[list[int], list[int]]]:
+    return [(group_N.tolist(), index_N.tolist()) for group_N, index_N in (draws[step] for step in steps)]
+
+
+def test_the_same_rates_change_nothing() -> None:
+    draws = Draws([0.5, 0.2, 0.3], [5, 3, 1000], 13, [1])
+    assert drawn(draws.changed([0.5, 0.2, 0.3], 7), range(7, 30)) == drawn(draws, range(7, 30))
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=2, max_size=4),
+    number=st.integers(1, 20),
+    changes=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    data=st.data(),
+)
+def test_each_example_in_turn_whatever_the_rates(
+    sizes: list[int], number: int, changes: list[int], data: st.DataObject
+) -> None:
+    rates = st.lists(st.floats(0.1, 1), min_size=len(sizes), max_size=len(sizes))
+    draws, found, step = Draws([1.0] * len(sizes), sizes, number, [1]), [], 0
+    for stretch in changes:
+        found += [pair for of in drawn(draws, range(step, step + stretch)) for pair in zip(*of, strict=True)]
+        step += stretch
+        draws = draws.changed(data.draw(rates), step)
+    found += [pair for of in drawn(draws, range(step, step + 4)) for pair in zip(*of, strict=True)]
+    for group, size in enumerate(sizes):
+        examples = [index for which, index in found if which == group]
+        for start in range(0, len(examples), size):
+            epoch = examples[start : start + size]
+            assert len(set(epoch)) == len(epoch)
+
+
+@pytest.mark.parametrize("replayed", [0, 10**6])
+def test_after_a_change_any_step_can_come_first(replayed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REPLAYED", replayed)
+    in_turn, jumping = (
+        Draws([0.5, 0.2, 0.3], [5, 3, 1000], 13, [1]).changed([0.1, 0.8, 0.1], 5).changed([0.4, 0.2, 0.4], 9)
+        for _ in range(2)
+    )
+    expected = dict(zip(range(9, 40), drawn(in_turn, range(9, 40)), strict=True))
+    for step in [39, 9, 17, 18, 39]:
+        assert drawn(jumping, range(step, step + 1)) == [expected[step]]
+
+
+def test_new_rates_hold_at_once_and_no_steps_before_can_be_asked_for() -> None:
+    draws = Draws([1.0, 1.0], [50, 50], 400, [1])
+    changed = draws.changed([0.9, 0.1], 3)
+    assert (changed[3][0] == 0).mean() == pytest.approx(0.9, abs=0.02)
+    assert (draws[3][0] == 0).mean() == pytest.approx(0.5, abs=0.02)
+    with pytest.raises(AssertionError, match="not yet"):
+        _ = changed[2]

@@ -101,9 +101,6 @@ def test_mining_is_one_table(crossling: Run, tmp_path: Path, write: Write) -> No
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("align pairs", "--model: no model is named; give a run, an exported folder, or a Hugging Face encoder"),
-        ("embed a.txt -o a.npy", "--model: no model is named"),
-        ("mine a.txt a.txt", "--model: no model is named"),
         ("mine a.txt a.txt --vectors a.npy", "--vectors: expected it twice"),
         ("embed a.txt -o a.npy --model model --layer 4", "model: layer 4 does not exist; give one from 0"),
         ("embed empty.txt -o a.npy --model model", "empty.txt: line 2 is empty, expected a sentence"),

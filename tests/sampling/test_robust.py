@@ -156,3 +156,7 @@ def test_ten_losses_make_a_mean_and_nine_do_not() -> None:
         losses = losses.after({"a": 1.0})
     assert losses.means == {}
     assert losses.after({"a": 1.0}).means == {"a": pytest.approx(1.0)}
+
+
+def test_with_no_room_nothing_moves() -> None:
+    assert best_response(P, LOSSES, 0.0) == P

@@ -11,16 +11,18 @@ from typing import Annotated
 import typer
 
 from crossling import __version__
+from crossling.cli.auditing import audit
 from crossling.cli.data import babel, check, clean, encode, vocab
 from crossling.cli.measuring import align, bench, demo, embed, evaluate, mine, report
+from crossling.cli.studying import lab
 from crossling.cli.training import export, inspect, pretrain
 from crossling.cli.translating import translate
 from crossling.cli.tuning import finetune
 from crossling.errors import BadInput, Failed, Interrupted
 
 VERBS = (
-    *(demo, babel, check, clean, vocab, encode, inspect, pretrain, finetune),
-    *(evaluate, align, embed, mine, translate, report, export, bench),
+    *(demo, babel, check, clean, vocab, encode, inspect, pretrain, audit, finetune),
+    *(evaluate, align, embed, mine, translate, report, export, lab, bench),
 )
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)

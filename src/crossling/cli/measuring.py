@@ -21,7 +21,10 @@ from crossling.progress import say
 if TYPE_CHECKING:
     from crossling.evaluate.scores import Summary
 
-Model = Annotated[str | None, typer.Option(help="A run, an exported folder, or a Hugging Face encoder.")]
+Model = Annotated[
+    str | None,
+    typer.Option(help="A run, an exported folder, or a Hugging Face encoder; if not said the one that ships, if any."),
+]
 Layer = Annotated[
     int | None, typer.Option(help="0 is the embeddings; if not said the model's universal layer, else two thirds up.")
 ]
@@ -44,14 +47,18 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
 
 
 def evaluate(
-    model: Annotated[
-        str, typer.Argument(help="A run, an exported or fine-tuned folder, a translator, or a Hugging Face encoder.")
-    ],
     task: Annotated[
         str,
         typer.Option(help="tatoeba, bucc2018, word-alignment, or what it was fine-tuned for; several with commas."),
     ],
     data: Annotated[Path, typer.Option(help="A folder of benchmark data.")],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="A run, an exported or fine-tuned folder, a translator, or a Hugging Face encoder; if not said the"
+            " one that ships."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Adds the rows to scores.jsonl there, and keeps predictions.")
     ] = None,
@@ -71,6 +78,7 @@ def evaluate(
 
     Example: crossling evaluate run --task tatoeba,word-alignment --data babel/data -o run
     """
+    from crossling.box import folder
     from crossling.evaluate.asked import Asked
     from crossling.hub import local_folder
 
@@ -78,11 +86,13 @@ def evaluate(
     at = _numbers(layers) if layers else None
     asked = Asked(task.split(","), data, out, chosen, pooling, method.split(","), at, recompute, plug_in)
     asked.check()  # what is refused is refused before torch is imported
-    local_folder(model)
+    if model is None and asked.tuned:
+        raise BadInput(f"{asked.tuned[0]}: the model that ships was not fine-tuned; name the model to score")
+    local_folder(model or folder())
     from crossling.evaluate.evaluate import evaluate
     from crossling.load import load
 
-    rows = evaluate(load(model) if asked.free else model, **vars(asked))
+    rows = evaluate(load(model) if asked.free or model is None else model, **vars(asked))
     if json_:
         _print_json(rows)
     else:
@@ -99,18 +109,21 @@ def align(
 ) -> None:
     """Word alignments, one line of Pharaoh `i-j` links for each line of the file.
 
-    Example: crossling align pairs.txt --model run
+    Example: crossling align pairs.txt
+
+    By another model than the one that ships: crossling align pairs.txt --model run
     """
+    from crossling.box import folder
     from crossling.evaluate.links import check_methods
     from crossling.hub import local_folder
 
     check_methods([method])
-    local_folder(_named(model))
+    local_folder(model or folder())
     _check_files(file)
     from crossling.evaluate.alignment import align
     from crossling.load import load
 
-    for links in align(load(_named(model)), file, layer, method):
+    for links in align(load(model), file, layer, method):
         print(json.dumps(links) if json_ else " ".join(f"{i}-{j}" for i, j in links))
 
 
@@ -125,18 +138,19 @@ def embed(
 ) -> None:
     """Sentence vectors of a file of any length; one that was stopped is gone on with.
 
-    Example: crossling embed sentences.txt -o vectors.npy --model run
+    Example: crossling embed sentences.txt -o vectors.npy
     """
+    from crossling.box import folder
     from crossling.evaluate.asked import check_pooling
     from crossling.hub import local_folder
 
     check_pooling(pooling)
-    local_folder(_named(model))
+    local_folder(model or folder())
     _check_files(file)
     from crossling.evaluate.embedding import embed, read_vectors
     from crossling.load import load
 
-    written = embed(load(_named(model)), file, out, layer=layer, pooling=pooling, half=half)
+    written = embed(load(model), file, out, layer=layer, pooling=pooling, half=half)
     rows, width = read_vectors(written).shape
     print(json.dumps({"out": str(written), "sentences": rows, "width": width}) if json_ else written)
 
@@ -158,8 +172,9 @@ def mine(
 ) -> None:
     """Translations in two piles of sentences, best first: score TAB source TAB target, each sentence at most once.
 
-    Example: crossling mine german.txt english.txt --model run --threshold 1.05
+    Example: crossling mine german.txt english.txt --threshold 1.05
     """
+    from crossling.box import folder
     from crossling.evaluate.asked import check_pooling
     from crossling.hub import local_folder
 
@@ -167,13 +182,13 @@ def mine(
         raise BadInput("--vectors: expected it twice, of A and of B")
     check_pooling(pooling)
     if not vectors:
-        local_folder(_named(model))
+        local_folder(model or folder())
     _check_files(first, second, *(vectors or ()))
     from crossling.evaluate.mining import mine
     from crossling.load import load
 
     found = mine(
-        None if vectors else load(_named(model)),
+        None if vectors else load(model),
         first,
         second,
         layer=layer,
@@ -248,12 +263,6 @@ def bench(
     finally:  # what was measured before something failed
         if not json_ and table.rows:
             Console().print(table)
-
-
-def _named(model: str | None) -> str:
-    if model is None:
-        raise BadInput("--model: no model is named; give a run, an exported folder, or a Hugging Face encoder")
-    return model
 
 
 def _check_files(*files: Path) -> None:

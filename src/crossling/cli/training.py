@@ -158,11 +158,19 @@ def export(
     as_: Annotated[
         str, typer.Option("--as", metavar="FAMILY", help="crossling, or xlm-roberta for a network of its shape.")
     ] = "crossling",
+    precision: Annotated[
+        str, typer.Option(help="single, half or int8: of the file, which becomes a half or a quarter of the size.")
+    ] = "single",
+    layers: Annotated[
+        int | None, typer.Option(metavar="N", help="The encoder up to layer N alone: no head, no generator.")
+    ] = None,
 ) -> None:
     """Write a run as a Hugging Face folder, with a model card; the generator is in generator/.
 
     Example: crossling export run -o exported --standalone
+
+    As small as it gets: crossling export run -o exported --precision int8 --layers 6
     """
     from crossling.export import export
 
-    print(export(run, out, standalone=standalone, family=as_))
+    print(export(run, out, standalone=standalone, family=as_, precision=precision, layers=layers))

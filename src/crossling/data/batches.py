@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
@@ -25,7 +26,7 @@ from crossling.data.blocks import blocks
 from crossling.data.draws import Draws
 from crossling.data.noise import LONGEST, MOST_EXAMPLES, Noise
 from crossling.data.packing import Batch, Sequences, fit, pack
-from crossling.data.rates import rates
+from crossling.data.rates import group_name, rates
 from crossling.data.shards import Bitext, Sentences, Shards
 from crossling.errors import BadInput
 from crossling.sampling import Sampling
@@ -87,6 +88,8 @@ class Task(Protocol):
     @property
     def stream(self) -> Literal["text", "pairs"]: ...
     @property
+    def order(self) -> str: ...  # in which examples come: tasks of one order read the same ones at the same steps
+    @property
     def length(self) -> int: ...  # tokens of a sequence at most
     @property
     def whole(self) -> bool: ...  # a step is one part in each process: its examples are told from each other
@@ -130,8 +133,7 @@ class Batches(Dataset[Work]):
         self.rank, self.processes = rank, processes
         # With one stream alone there is nothing to alternate with.
         self.alternate = alternate and len({task.stream for task in tasks.values()}) == 2
-        # Keyed by its name and not by its place, so that turning one task off leaves the others' data as they are.
-        self.keys = {name: [seed, int.from_bytes(name.encode())] for name in tasks}
+        self.keys = _keys(tasks, seed)
         self.groups = {name: _groups(shards, task, sampling) for name, task in tasks.items()}
         self.draws: dict[str, Draws] = {}
         self.lengths: dict[str, float] = {}  # tokens of an example of each task, on average
@@ -145,23 +147,50 @@ class Batches(Dataset[Work]):
         if task.stream == "text":
             rate_G = rate_G / (length_G - 1)  # rates of text are of tokens, and a draw takes a block of them
         rate_G = rate_G / rate_G.sum()
-        self.lengths[name] = length = float(rate_G @ length_G)
+        length = float(rate_G @ length_G)
         number = task.examples(length)
         if number > MOST_EXAMPLES or task.length > LONGEST:
             raise BadInput(
                 f"{name} asks for {number:,} sequences of up to {task.length:,} tokens a step; at most"
                 f" {MOST_EXAMPLES:,} of {LONGEST:,} can be drawn: set {name}.tokens or {name}.length lower"
             )
-        self.draws[name] = Draws(
-            rate_G.tolist(), [len(group) for group in groups], number, [*self.keys[name], DRAW], sum(name.encode())
-        )
+        seed, _ = self.keys[name]
+        key = [seed, int.from_bytes(task.order.encode()), DRAW]
+        sizes = [len(group) for group in groups]
+        self.draws[name] = Draws(rate_G.tolist(), sizes, number, key, sum(task.order.encode()))
+        self._part(name, length)
+
+    def _part(self, name: str, length: float) -> None:
+        """Into how many parts a step is cut, by the mean length of its examples."""
+        task, number = self.tasks[name], self.draws[name].number
         units = len(task.units(np.zeros(number, dtype=np.int64), self._noise(name, 0)))
         if units < self.processes:
             raise BadInput(
                 f"{name} has {units} examples a step, fewer than the {self.processes} processes that are to share them;"
                 " give it a larger batch, or start fewer processes"
             )
+        self.lengths[name] = length
         self.parts[name] = parts(number * length, self.micro_tokens, units, self.processes, task.whole)
+
+    def resample(self, rates: Mapping[str, float], step: int) -> None:
+        """From a step on bitext is drawn at other rates, by the name of each group; as many pairs a step as before."""
+        for name, task in self.tasks.items():
+            if task.stream == "pairs":
+                rate_G = np.array([rates[group.name] for group in self.groups[name]])
+                length_G = np.array([group.mean_length for group in self.groups[name]])
+                turn = step // 2 if self.alternate else step  # its first one from there on
+                self.draws[name] = self.draws[name].changed(rate_G.tolist(), turn)
+                self._part(name, float(rate_G @ length_G / rate_G.sum()))
+
+    def alone(self, number: int, tasks: Mapping[str, Task], seed: int) -> Batches:
+        """Nothing but the examples of one group, for other tasks of the same names, in as many processes."""
+        one = copy(self)
+        one.tasks, one.alternate = tasks, False
+        one.keys, one.groups = _keys(tasks, seed), {name: [self.groups[name][number]] for name in tasks}
+        one.draws, one.lengths, one.parts = {}, {}, {}
+        for name in tasks:
+            one._plan(name)
+        return one
 
     def __getitem__(self, step: int) -> Work:
         work = Work([], {}, 0)
@@ -215,6 +244,11 @@ class Batches(Dataset[Work]):
         return int(np.random.SeedSequence([*self.keys[name], DROPOUT, step, part]).generate_state(1, np.uint64)[0])
 
 
+def _keys(tasks: Mapping[str, Task], seed: int) -> dict[str, list[int]]:
+    """By its name and not by its place, so that turning one task off leaves the others' data as they are."""
+    return {name: [seed, int.from_bytes(name.encode())] for name in tasks}
+
+
 def parts(tokens: float, micro_tokens: int, units: int, processes: int, whole: bool = False) -> int:
     """Into how many parts a step is cut: as many for each process, none larger than need be, none empty."""
     each = 1 if whole else math.ceil(tokens / (micro_tokens * processes))
@@ -241,7 +275,9 @@ class _Group(Protocol):
     """One thing that is drawn from as a whole; its examples are numbered."""
 
     @property
-    def rate(self) -> float: ...
+    def name(self) -> str: ...
+    @property
+    def rate(self) -> float: ...  # at first
     @property
     def mean_length(self) -> float: ...
     def __len__(self) -> int: ...
@@ -250,6 +286,7 @@ class _Group(Protocol):
 
 @dataclass(frozen=True)
 class _TextGroup:
+    name: str
     sentences: Sentences
     rate: float
     length: int
@@ -271,6 +308,7 @@ class _TextGroup:
 
 @dataclass(frozen=True)
 class _PairGroup:
+    name: str
     bitext: Bitext
     rate: float
     length: int
@@ -306,10 +344,10 @@ def _groups(shards: Shards, task: Task, sampling: Sampling) -> list[_Group]:
     drawn = rates(shards, task.stream, sampling)
     groups: list[_Group]
     if task.stream == "text":
-        groups = [_TextGroup(shards.text[lang], rate, task.length) for lang, rate in drawn.items() if rate]
+        groups = [_TextGroup(lang, shards.text[lang], rate, task.length) for lang, rate in drawn.items() if rate]
     else:
-        bitexts = {f"{b.corpus} {'-'.join(b.languages)}": b for b in shards.bitexts}
-        groups = [_PairGroup(bitexts[name], rate, task.length) for name, rate in drawn.items() if rate]
+        bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
+        groups = [_PairGroup(name, bitexts[name], rate, task.length) for name, rate in drawn.items() if rate]
     if not groups:
         wanted = "text" if task.stream == "text" else "translation pairs"
         pivot = f" with {sampling.pivot}" if sampling.pivot and task.stream == "pairs" else ""

@@ -4,7 +4,8 @@ Draw n falls at the point x_n = u + n A (mod 1) of the circle, A a square root, 
 as its rate. Such points spread evenly: every stretch of draws holds each group in its proportion. How often
 a group came before draw n is a sum of floors, which Euclid's algorithm finds in some forty steps whatever n is; that
 number, put through a keyed permutation, is the example. So every example of a group comes once before any comes twice,
-in an order that is new every epoch, and a run that goes on at step 1,000,000 starts at once.
+in an order that is new every epoch, and a run that goes on at step 1,000,000 starts at once. Where the rates change
+at a step, the points go on as they were, and the counts from what they were.
 """
 # G groups, N draws, M = 2^64 points of the circle
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -37,12 +39,28 @@ class Draws:
         generator = np.random.default_rng([*key])
         self.first, self.order = generator.integers(CIRCLE - 1, dtype=np.uint64, endpoint=True, size=2).tolist()
         self.stride = STRIDES[stream % len(STRIDES)]
+        self._own(rates)
+        self._since(0, np.zeros(len(self.sizes_G), dtype=np.int64))
+
+    def changed(self, rates: Sequence[float], step: int) -> Draws:
+        """The same stream at other rates from a step on. Still every example comes once before any comes twice."""
+        other = copy(self)
+        other._own(rates)
+        other._since(step, self._before(step))
+        return other
+
+    def _own(self, rates: Sequence[float]) -> None:
+        """Which arc of the circle is whose."""
         shares_G = np.asarray(rates, dtype=np.float64)
         cumulative_G = np.cumsum(shares_G / shares_G.sum())
         # Where each arc ends; the last one ends the circle, whatever rounding says.
         self.ends_G = [*(min(CIRCLE - 1, int(end * CIRCLE)) for end in cumulative_G[:-1].tolist()), CIRCLE]
         self._inner_ends = np.asarray(self.ends_G[:-1], dtype=np.uint64)
-        self._step, self._before_G = 0, np.zeros(len(self.sizes_G), dtype=np.int64)
+
+    def _since(self, step: int, before_G: np.ndarray) -> None:
+        """From which step on these rates hold, and how often each group was drawn before it."""
+        self._first_step, self._earlier_G = step, before_G
+        self._step, self._before_G = step, before_G
 
     def __getitem__(self, step: int) -> tuple[np.ndarray, np.ndarray]:
         """Group and example of each draw of a step."""
@@ -60,12 +78,17 @@ class Draws:
     def _before(self, step: int) -> np.ndarray:
         """How often each group was drawn before a step."""
         if not 0 <= (step - self._step) * self.number <= REPLAYED:
-            counts = [below(step * self.number, self.stride, self.first, CIRCLE, end) for end in self.ends_G]
-            self._step, self._before_G = step, np.diff(counts, prepend=0)
+            assert step >= self._first_step, "these rates were not yet those of that step"
+            counts = [self._below(step, end) - self._below(self._first_step, end) for end in self.ends_G]
+            self._step, self._before_G = step, self._earlier_G + np.diff(counts, prepend=0)
         while self._step < step:
             self._before_G = self._before_G + np.bincount(self._groups(self._step), minlength=len(self.sizes_G))
             self._step += 1
         return self._before_G
+
+    def _below(self, step: int, end: int) -> int:
+        """How many draws before a step fall before `end`."""
+        return below(step * self.number, self.stride, self.first, CIRCLE, end)
 
 
 def below(n: int, a: int, b: int, m: int, c: int) -> int:

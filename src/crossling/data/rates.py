@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossling.data.shards import Shards
+from crossling.data.shards import Bitext, Shards
 from crossling.errors import BadInput, nearest
 from crossling.sampling import Pair, Sampling
 
@@ -16,10 +16,15 @@ def rates(shards: Shards, stream: str, sampling: Sampling) -> dict[str, float]:
     shares = sampling.of_pairs(counts)
     # Inside a language pair the corpora are drawn by their size.
     return {
-        f"{b.corpus} {'-'.join(b.languages)}": shares[pair] * b.pairs / counts[pair]
+        group_name(b): shares[pair] * b.pairs / counts[pair]
         for b in shards.bitexts
         if counts.get(pair := unordered(b.languages))
     }
+
+
+def group_name(bitext: Bitext) -> str:
+    """Of one corpus in one language pair: `opus en-sw`."""
+    return f"{bitext.corpus} {'-'.join(bitext.languages)}"
 
 
 def pair_counts(shards: Shards, pivot: str | None = None) -> dict[Pair, int]:

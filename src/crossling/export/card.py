@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from crossling.evaluate.charts import compact
 from crossling.export.facts import Facts
+from crossling.model.config import CrosslingConfig
 from crossling.model.transformer import CrosslingModel
 from crossling.progress import duration
 from crossling.recipe.recipe import OBJECTIVES
@@ -21,11 +22,14 @@ def card(
     name: str,
     facts: Facts,
     encoder: CrosslingModel,
+    config: CrosslingConfig,
     models: Mapping[str, PreTrainedModel],
     standalone: bool,
     family: str,
+    precision: str,
 ) -> str:
-    """The text of README.md for the folder `name`; `models` by the folder inside it."""
+    """The text of README.md for the folder `name`: `encoder` was trained, `config` and `models` are what is in the
+    folder, the models by the folder inside it."""
     environment = templates(Path(__file__).parent, markup=False)  # Markdown, from numbers and codes
     environment.filters |= {"compact": compact, "duration": duration, "quoted": json.dumps}
     recipe = facts.recipe
@@ -36,13 +40,15 @@ def card(
         paper=_paper(recipe["name"]),
         objectives=[objective for objective in OBJECTIVES if recipe[objective]],
         languages=_languages(facts),
-        config=encoder.config,
+        config=config,
+        trained_layers=encoder.config.num_hidden_layers,
         architecture=type(models["."]).__name__,
         masked_lm=next((path for path, model in models.items() if hasattr(model, "lm_head")), None),
         parameters={path: model.num_parameters() for path, model in models.items()},
         flops=6 * facts.tokens * sum(weight.numel() for weight in encoder.get_submodule("blocks").parameters()),
         standalone=standalone,
         family=family,
+        precision=precision,
     )
 
 

@@ -3,15 +3,17 @@
 When the way back begins:
 
     states        12 bytes a parameter: weight and the two moments of Adam in float32; 4 more for its gradient where
-                  there is one from an earlier micro-batch, or several processes; 4 in all where nothing learns
+                  there is one from an earlier micro-batch, or several processes; 4 in all where nothing learns.
+                  What Muon moves has one momentum, 4 bytes less
     activations   what the layers keep for the way back, for the tokens that are computed at once
     head          the gradient of the token table that the head has already made
     working       weights once more in bfloat16; in shards (FSDP2) what is gathered of them
 
 When it ends, all gradients are there and no activations, but two more of the token table's on their way. In the middle
 of the head there are a chunk of logits and the table in bfloat16, and the activations of the network it stands on: of a
-pair, the generator's. The largest of the three counts. Counted are the plain layers under bfloat16, with attention that
-keeps no scores (flash, or the kernel).
+pair, the generator's. When the optimizer moves the weights, there are all states and what Muon stacks of the matrices
+of one shape. The largest of the four counts. Counted are the plain layers under bfloat16, with attention that keeps no
+scores (flash, or the kernel).
 """
 # D width, F feed-forward, H heads, V vocabulary
 
@@ -32,7 +34,8 @@ from crossling.model.transformer import CrosslingModel
 from crossling.objectives import CAMLM, Network, Objective, XLCo
 from crossling.recipe import Recipe
 from crossling.recipe.cost import Load
-from crossling.train.parallel import FROZEN_BYTES, LARGEST_SHARE, LEARNED_BYTES
+from crossling.train.muon import STACKED_BYTES, Muon
+from crossling.train.parallel import FROZEN_BYTES, LARGEST_SHARE, LEARNED_BYTES, MOMENT_BYTES
 
 ROOM = 0.9  # of a card that may be filled: the rest is the driver's, the allocator's gaps, and what is not counted here
 MOST_AT_ONCE = 65_536  # tokens: more of them keep a card no busier
@@ -48,12 +51,13 @@ class Memory:
     working: float
     at_the_end: float  # of the way back
     at_the_head: float  # in its middle
+    at_the_step: float  # of the optimizer
     sharded: bool  # the states are shared out over the GPUs (FSDP2)
 
     @property
     def gib(self) -> float:
         turning = self.states + self.activations + self.head + self.working
-        return max(turning, self.at_the_end, self.at_the_head) / GIB
+        return max(turning, self.at_the_end, self.at_the_head, self.at_the_step) / GIB
 
     def fits(self, card: Card) -> bool:
         return self.gib <= ROOM * card.gib
@@ -64,7 +68,10 @@ def memory(recipe: Recipe, net: Network, loads: Mapping[str, Load], card: Card, 
     states = sum(p.numel() * (LEARNED_BYTES if p.requires_grad else FROZEN_BYTES) for p in net.parameters())
     queue = sum(buffer.numel() * buffer.element_size() for buffer in net.buffers())
     too_large = states > LARGEST_SHARE * card.gib * GIB
-    shared_out = gpus > 1 and (recipe.parallel == "fsdp" or (recipe.parallel == "auto" and too_large))
+    stacks = _stacks(recipe, net)
+    states -= MOMENT_BYTES * sum(stacks)
+    wanted = recipe.parallel == "fsdp" or (recipe.parallel == "auto" and too_large)
+    shared_out = gpus > 1 and wanted and not stacks  # Muon needs whole matrices
     kept, head, under_head, micro_batches = 0.0, 0.0, 0.0, 0.0
     table = 4.0 * net.encoder.config.vocab_size * net.encoder.config.hidden_size
     for name, objective in recipe.objectives.items():
@@ -88,6 +95,7 @@ def memory(recipe: Recipe, net: Network, loads: Mapping[str, Load], card: Card, 
         working,
         at_the_end=states / shares + queue + working + 2 * table,
         at_the_head=begun + head + working + under_head,
+        at_the_step=states / shares + queue + STACKED_BYTES * max(stacks, default=0),
         sharded=shared_out,
     )
 
@@ -146,6 +154,14 @@ def _kept(objective: Objective, net: Network, recompute: bool, under_head: bool 
 def _stack(config: CrosslingConfig, layers: int, recompute: bool, crossed: bool = False) -> float:
     """The embeddings and so many blocks: all that each of them keeps, or its input alone."""
     return 4 * config.hidden_size + layers * (2 * config.hidden_size if recompute else block_bytes(config, crossed))
+
+
+def _stacks(recipe: Recipe, net: Network) -> list[int]:
+    """Elements of the matrices that Muon moves at once, of each shape."""
+    optimizer = recipe.optimizer.build(net)
+    if not isinstance(optimizer, Muon):
+        return []
+    return [sum(weight.numel() for weight in weights) for _, weights in optimizer.stacks()]
 
 
 def _parts(objective: Objective, net: Network) -> list[str]:

@@ -20,6 +20,7 @@ class CrosslingConfig(PreTrainedConfig):
         intermediate_size: int = 3072,
         max_position_embeddings: int = 512,
         norm: Literal["post", "pre"] = "post",  # LayerNorm after each residual sum (BERT) or before each branch
+        final_norm: bool = True,  # with `pre`: one more after the last layer; not where a deeper network was cut off
         absolute_positions: bool = True,
         relative_positions: bool = True,
         gated: bool = True,
@@ -48,6 +49,7 @@ class CrosslingConfig(PreTrainedConfig):
         self.intermediate_size = intermediate_size
         self.max_position_embeddings = max_position_embeddings
         self.norm = norm
+        self.final_norm = final_norm
         self.absolute_positions = absolute_positions
         self.relative_positions = relative_positions
         self.gated = gated

@@ -20,6 +20,7 @@ from crossling.model.attention import Bias, CrossAttention, Seen, SelfAttention,
 from crossling.model.config import CrosslingConfig
 from crossling.model.device import runs_kernels
 from crossling.model.initial import initialise
+from crossling.model.int8 import OpensInt8
 from crossling.model.past import Past
 from crossling.model.position import RelativePositionTable
 from crossling.model.tables import DisentangledEmbedding
@@ -124,7 +125,7 @@ class Block(GradientCheckpointingLayer):
         return self.feed_forward_norm(hidden, self.feed_forward(hidden), self.dropout.p)
 
 
-class CrosslingPreTrainedModel(PreTrainedModel):
+class CrosslingPreTrainedModel(OpensInt8, PreTrainedModel):
     config: CrosslingConfig
     config_class = CrosslingConfig
     base_model_prefix = "encoder"
@@ -150,7 +151,8 @@ class CrosslingModel(CrosslingPreTrainedModel):
             Block(config, number in config.crossed) for number in range(config.num_hidden_layers)
         )
         # Pre-norm leaves the sum of all branches unnormalised; the heads need one last norm.
-        self.final_norm = Norm(config.hidden_size, eps=config.layer_norm_eps) if config.norm == "pre" else None
+        normed = config.norm == "pre" and config.final_norm
+        self.final_norm = Norm(config.hidden_size, eps=config.layer_norm_eps) if normed else None
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:

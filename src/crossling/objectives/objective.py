@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -33,6 +34,12 @@ class Objective(ABC):
 
     stream: ClassVar[Literal["text", "pairs"]]
     length: int  # tokens of a sequence at most
+
+    @property
+    def order(self) -> str:
+        """In which examples come. What reads the same stream reads the same examples at the same steps, if it takes as
+        many: recipes are compared on the same data. The names are those of XLM-E's tasks."""
+        return {"text": "mrtd", "pairs": "trtd"}[self.stream]
 
     @property
     def whole(self) -> bool:
@@ -68,6 +75,12 @@ class Objective(ABC):
     @abstractmethod
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         """Named sums. Those named in `weights` are minimised, the others only watched."""
+
+    def small(self, tokens: int) -> Objective:
+        """Itself on a batch of so many tokens, which it may be asked for its loss on at any time: what is remembered
+        from step to step stays as it is."""
+        whole = {"sequences": None} if hasattr(self, "sequences") else {}
+        return replace(self, tokens=tokens, **whole)  # type: ignore[type-var]
 
     def begin(self, net: Network, more: Iterator[list[Batch]]) -> None:  # noqa: B027 - most have nothing to do
         """Before the first step of a run: what has to be made ready, with the batches of as many steps as it takes."""

@@ -42,6 +42,8 @@ from crossling.objectives.momentum import KeyQueue, follow, key_encoder
 from crossling.objectives.objective import Network, Objective, Parts
 from crossling.progress import Progress
 
+EXPECTED = 32  # tokens of a pair, where it has to be said how many pairs are a small batch
+
 
 @dataclass(frozen=True)
 class XLCo(Objective):
@@ -75,6 +77,11 @@ class XLCo(Objective):
         if pairs >= cls.pairs:
             return sized
         return replace(sized, momentum=0.99, pooling="mean", normalise=True, temperature=0.05)
+
+    @property
+    def order(self) -> str:
+        """Its own: other pairs than those that a masked language model beside it reads."""
+        return "xlco"
 
     @property
     def whole(self) -> bool:
@@ -120,6 +127,11 @@ class XLCo(Objective):
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return dict.fromkeys(("xlco", "xlco_accuracy", "xlco_bound"), len(batch["rows"]))
+
+    def small(self, tokens: int) -> XLCo:
+        """Pairs that are each other's negatives: a queue would take them in. As many whatever their length, as the
+        loss grows with their number."""
+        return replace(self, pairs=max(2, tokens // EXPECTED), queue=0, mixup=False)
 
     def begin(self, net: Network, more: Iterator[list[Batch]]) -> None:
         if self.momentum:

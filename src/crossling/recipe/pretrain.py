@@ -26,6 +26,7 @@ from crossling.recipe.recipe import Recipe
 from crossling.recipe.start import CROSS, Start
 from crossling.train.account import Account, Machine
 from crossling.train.guard import Guard
+from crossling.train.resampling import Resampling
 from crossling.train.run import Begun, Run, same_models
 from crossling.train.step import Schedule
 from crossling.train.trainer import Probe, Trainer
@@ -80,6 +81,7 @@ def _train(
         rank(),
         processes(),
     )
+    resampling = Resampling(recipe.dro, batches, recipe.objectives, recipe.steps, out) if recipe.dro else None
     with first_one_then_all():
         run = Run(out, recipe.dump(), shards.fingerprint, begun, _data(shards, recipe))
         if speaks():
@@ -122,6 +124,7 @@ def _train(
             Guard(run.checkpoints, recipe.lr) if begun else None,
             _new_parameters(net, new),
             recipe.parallel,
+            resampling=resampling,
         ).fit()
     except torch.OutOfMemoryError:
         raise Failed(

@@ -17,7 +17,7 @@ from crossling.data.batches import MULTIPLE
 from crossling.errors import BadInput
 from crossling.model.shape import Shape
 from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, Objective, XLCo
-from crossling.sampling import Sampling
+from crossling.sampling import DRO, Sampling
 from crossling.train.optimizer import Adam
 from crossling.train.parallel import Parallel
 from crossling.train.step import Reduction
@@ -29,12 +29,13 @@ AT_LEAST = {
     **dict.fromkeys(("steps", "checkpoint_every", "log_every", "micro_tokens", "tokens"), 1),
     **dict.fromkeys(("layers", "width", "heads", "feed_forward", "generator_layers", "max_length"), 1),
     **dict.fromkeys(("seed", "warmup", "decay", "lambda", "weight", "init", "freeze_steps", "queue"), 0),
+    **{"times": 1, "rho": 0},
     **dict.fromkeys(("sequences", "span"), 1),
     "pairs": 2,  # a lone pair has no negatives
     "length": MULTIPLE,
 }
 MORE_THAN_0 = ("lr", "generator_rate", "clip", "epsilon", "norm_epsilon", "temperature")
-SHARES = ("rate", "keep", "random", "text_alpha", "pair_alpha", "replay")  # 0 to 1
+SHARES = ("rate", "keep", "random", "text_alpha", "pair_alpha", "replay", "floor")  # 0 to 1
 BELOW_1 = ("dropout", "attention_dropout", "beta1", "beta2", "momentum")  # from 0
 
 
@@ -54,6 +55,7 @@ class Recipe:
     xlco: XLCo | None = None
     ca_mlm: CAMLM | None = None
     ca_tlm: CATLM | None = None
+    dro: DRO | None = None  # bitext is drawn anew as the run goes on, by the losses of each corpus and pair
     reduction: Reduction = "mean"  # of each term by its own count, or token_sum: of all by the sum of their counts
     alternate: bool = False  # text on even steps and pairs on odd ones; else both on each
     freeze_steps: int = 0  # started from a model: for so many steps only its new cross-attention learns
@@ -129,6 +131,14 @@ class Recipe:
             raise BadInput(
                 f"recipe {self.name}: optimizer.warmup is {self.optimizer.warmup:g} and steps only {self.steps}, so the"
                 " rate would never reach its peak; set optimizer.warmup too, for instance 0.1 for a tenth of the steps"
+            )
+        if self.dro and not any(objective.stream == "pairs" for objective in self.objectives.values()):
+            raise BadInput(
+                f"recipe {self.name}: dro draws bitext anew, and no objective reads any; set tlm=on or trtd=on"
+            )
+        if self.dro and self.dro.times > self.steps:
+            raise BadInput(
+                f"recipe {self.name}: dro.times is {self.dro.times} and steps only {self.steps}; set it lower"
             )
         if self.model.width % self.model.heads:
             raise BadInput(f"recipe {self.name}: model.width must be a multiple of model.heads")

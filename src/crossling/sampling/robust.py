@@ -20,6 +20,16 @@ Group = str
 HALVINGS = 200  # of the interval that holds eta: more than a float has digits
 
 
+@dataclass(frozen=True)
+class DRO:
+    """A run that draws its bitext anew, so that what is hard comes more often."""
+
+    times: int = 10  # in a run, evenly; the last one, at its end, is only told
+    rho: float = 0.05  # how far from the first rates at most; 0: losses are measured, and the run is a plain one
+    floor: float = 0.2  # no group falls below this share of its first rate
+    baseline: str | None = None  # a run of the same groups, whose last losses are subtracted
+
+
 def best_response(
     p: Mapping[Group, float],
     losses: Mapping[Group, float],
@@ -57,7 +67,7 @@ def best_response(
 
     high = loss_G[p_G > 0].max()
     spread = high - loss_G[p_G > 0].min()
-    if not spread:
+    if not spread or not rho:
         return dict(p)
     low = high - spread
     while chi2(low) > rho:  # the lower eta is, the nearer q is to p

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 LATEST = 0.2  # the weight of one more row: a mean at first, of some five rows later
 
-Kind = Literal["save", "probe"]
+Kind = Literal["save", "probe", "resample"]
 
 
 class Pace:

@@ -28,6 +28,7 @@ Sums = dict[str, Tensor]
 T = TypeVar("T")
 
 LEARNED_BYTES, FROZEN_BYTES = 16, 4  # of a parameter: weight, gradient, two moments of Adam; weight alone
+MOMENT_BYTES = 4  # of which one moment
 LARGEST_SHARE = 1 / 3  # of a device's memory for these: the rest is for activations
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from crossling.train.guard import Guard
 from crossling.train.optimizer import Adam
 from crossling.train.pace import Kind, Pace
 from crossling.train.parallel import Engine, Parallel, precision
+from crossling.train.resampling import Resampling
 from crossling.train.run import Run
 from crossling.train.signals import ignore_signals, stop_signals
 from crossling.train.step import Learner, Schedule, on_device
@@ -59,10 +61,11 @@ class Trainer:
         scores: Sequence[str] = SCORES,
         keep: int | None = None,  # checkpoints that were due, besides the best ones
         patience: int | None = None,  # so many measurements in a row without a better first score end it
+        resampling: Resampling | None = None,
     ) -> None:
         self.net, self.objectives, self.feed, self.scores = net.to(device), objectives, feed, scores
         self.schedule, self.run, self.device, self.account = schedule, run, device, account
-        self.workers, self.probe, self.guard = workers, probe, guard
+        self.workers, self.probe, self.guard, self.resampling = workers, probe, guard, resampling
         self.checkpoints = Checkpoints(run.checkpoints, keep)
         self.patience, self.best = patience, (float("-inf"), 0)  # the best first score, and at which step
         if not run.saved:
@@ -74,6 +77,8 @@ class Trainer:
         rare: dict[Kind, int] = {"save": schedule.checkpoint_every}
         if probe is not None:
             rare["probe"] = schedule.probe_every
+        if resampling is not None:
+            rare["resample"] = resampling.until(0)
         self.pace = Pace(schedule.steps, rare)
         self.step = 0
         self.clock = 0.0  # when time was last added to the account
@@ -112,6 +117,7 @@ class Trainer:
                     window, note = Window(), self._shown(row)
                     scores = {name: row[name] for name in self.scores if name in row}
                     self._judge(scores)
+                self._resample(window)
                 last = last or self._over
                 progress.update(self.step, note, self.pace.left(self.step))
                 due = self.step % schedule.checkpoint_every == 0 or bool(scores)
@@ -144,19 +150,32 @@ class Trainer:
 
     def _work(self) -> Iterator[tuple[Work, float]]:
         """That of each step, and for how many seconds it was waited for."""
-        loader: DataLoader[Work] = DataLoader(
-            self.feed,  # type: ignore[arg-type]  # a Dataset by what it does
-            sampler=range(self.step, self.step if self._over else self.schedule.steps),
-            batch_size=None,
-            num_workers=self.workers,
-            prefetch_factor=4 if self.workers else None,
-            pin_memory=self.device.type == "cuda",
-            worker_init_fn=ignore_signals,
-        )
-        asked = time.perf_counter()
-        for work in loader:
-            yield work, time.perf_counter() - asked
+        end = self.step if self._over else self.schedule.steps
+        while self.step < end:
+            # Loaders work ahead: where the data are drawn anew, another one begins.
+            until = self.resampling.until(self.step) if self.resampling else end
+            loader: DataLoader[Work] = DataLoader(
+                self.feed,  # type: ignore[arg-type]  # a Dataset by what it does
+                sampler=range(self.step, until),
+                batch_size=None,
+                num_workers=self.workers,
+                prefetch_factor=4 if self.workers else None,
+                pin_memory=self.device.type == "cuda",
+                worker_init_fn=ignore_signals,
+            )
             asked = time.perf_counter()
+            for work in loader:
+                yield work, time.perf_counter() - asked
+                asked = time.perf_counter()
+
+    def _resample(self, window: Window) -> None:
+        """Where it is due."""
+        if self.resampling is None or self.step not in self.resampling.due:
+            return
+        started = time.perf_counter()
+        with self.pace.on("resample"):
+            self.engine.measure(partial(self.resampling.act, self.step))
+        window.started += time.perf_counter() - started  # its time is no step's
 
     def _probe_is_due(self) -> bool:
         every = self.schedule.probe_every
@@ -247,6 +266,7 @@ class Trainer:
             "collapse": self.collapse.dump(),
             "guard": self.guard.dump() if self.guard else {},
             "pace": self.pace.dump(),
+            "resampling": self.resampling.dump() if self.resampling else None,
             "best": self.best if self.patience is not None else None,
         }
         with self.pace.on("save"):
@@ -264,6 +284,8 @@ class Trainer:
             if self.guard is not None:
                 self.guard.load(state["guard"])
             self.pace.load(state["pace"])
+            if self.resampling is not None:
+                self.resampling.load(state["resampling"])
             if state.get("best"):
                 self.best = tuple(state["best"])
         if speaks():  # begun anew, the row before the first step is made again too

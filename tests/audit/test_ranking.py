@@ -1,0 +1,244 @@
+"""The ranking of a run's corpora, what their rows show, and what is said where there is nothing to rank."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import crossling as xl
+from crossling import cli
+from crossling.audit import audit
+from crossling.audit.look import look
+from crossling.corpora.corpus import Corpora
+from crossling.data.encode import encode
+from crossling.data.shards import Bitext, Sentences, Shards
+from crossling.errors import BadInput
+from crossling.recipe import Recipe
+from crossling.train.resampling import FILE
+from crossling.vocabulary.vocabulary import Vocabulary
+
+NAMES = [f"opus en-{language}" for language in ("de", "fr", "sw", "ta", "zu")]
+LOSSES = dict(zip(NAMES, (2.0, 2.1, 9.0, 0.5, 2.2), strict=True))
+
+
+def write(
+    run: Path, recipe: Recipe, losses: dict[str, float], baseline: dict[str, float] | None = None, **more: Any
+) -> Path:
+    """A run that was measured once."""
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "recipe.json").write_text(json.dumps({"recipe": recipe.dump(), "shards": "", "init": None}))
+    first = dict.fromkeys(losses, 1 / len(losses))
+    rates = {name: rate * (2 if name == "opus en-sw" else 0.75) for name, rate in first.items()}
+    rows = [
+        {"step": 0, "rates": first, "pairs": dict.fromkeys(losses, 40), **({"baseline": baseline} if baseline else {})},
+        {"step": 3, "losses": losses, "terms": {}, "means": losses, "rates": rates, **more},
+    ]
+    (run / FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return run
+
+
+@pytest.fixture
+def recipe(full_recipe: Recipe) -> Recipe:
+    return full_recipe.set(["dro=on"])
+
+
+def test_the_hardest_comes_first_and_the_easiest_last(recipe: Recipe, tmp_path: Path) -> None:
+    groups = audit(write(tmp_path / "run", recipe, LOSSES))
+    assert [group.name for group in groups] == [NAMES[number] for number in (2, 4, 1, 0, 3)]
+    assert [group.loss for group in groups] == [9.0, 2.2, 2.1, 2.0, 0.5]
+    assert groups[0].ratios == [pytest.approx(2.0)]
+    assert groups[-1].ratios == [pytest.approx(0.75)]
+    assert all(group.pairs == 40 and group.look is None for group in groups)
+
+
+def test_deviations_are_from_the_median_and_hardly_moved_by_the_damaged(recipe: Recipe, tmp_path: Path) -> None:
+    """The median is 2.1, and the median distance from it 0.1."""
+    found = {group.name: group.deviation for group in audit(write(tmp_path / "run", recipe, LOSSES))}
+    assert found == pytest.approx({name: (loss - 2.1) / 0.14826 for name, loss in LOSSES.items()}, rel=1e-3)
+    worse = audit(write(tmp_path / "worse", recipe, LOSSES | {"opus en-sw": 900.0}))
+    assert {group.name: group.deviation for group in worse[1:]} == pytest.approx(
+        {name: value for name, value in found.items() if name != "opus en-sw"}
+    )
+
+
+def test_all_alike_deviate_by_nothing(recipe: Recipe, tmp_path: Path) -> None:
+    groups = audit(write(tmp_path / "run", recipe, dict.fromkeys(NAMES, 3.0)))
+    assert [group.deviation for group in groups] == [0.0] * 5
+
+
+def test_a_loss_that_is_no_number_is_not_ranked(recipe: Recipe, tmp_path: Path) -> None:
+    groups = audit(write(tmp_path / "run", recipe, LOSSES | {NAMES[0]: float("nan")}))
+    assert [group.name for group in groups] == [NAMES[number] for number in (2, 4, 1, 3)]
+
+
+def test_of_a_run_with_a_baseline_what_is_beyond_it_counts(recipe: Recipe, tmp_path: Path) -> None:
+    """What the run itself noted of it: the other may be gone, and its path was one of another folder."""
+    recipe = recipe.set(["dro.baseline=runs/plain"])
+    groups = audit(write(tmp_path / "run", recipe, LOSSES, LOSSES | {"opus en-sw": 8.9, "opus en-ta": 0.1}))
+    assert [group.name for group in groups][:2] == ["opus en-ta", "opus en-sw"]
+    assert groups[0].loss == pytest.approx(0.4)
+
+
+# ---- what there is to see in the rows ---------------------------------------------------------------------------
+
+
+ROWS = [
+    ("eins zwei", "one two"),
+    ("drei", "drei"),
+    ("vier", "one two"),
+    ("acht", "eight"),
+    ("neun", "nine"),
+    ("zehn", "zehn"),
+]
+
+
+@pytest.fixture
+def bitext(vocabulary_folder: Path, tmp_path: Path) -> Shards:
+    (tmp_path / "corpora" / "pairs").mkdir(parents=True)
+    lines = "".join(f"{source}\t{target}\n" for source, target in ROWS)
+    (tmp_path / "corpora" / "pairs" / "opus.de-en.tsv").write_text(lines, encoding="utf-8")
+    return encode(Corpora(tmp_path / "corpora"), vocabulary_folder, tmp_path / "shards")
+
+
+def test_copies_and_repeats_are_counted_by_row(bitext: Shards) -> None:
+    found = look(bitext.bitexts[0], Vocabulary.load(bitext.vocabulary_path))
+    assert (found.copies, found.repeats) == pytest.approx((2 / 6, 2 / 6))
+    assert len(found.lines) == 3
+    assert all(source and target and "</s>" not in source for source, target in found.lines)
+
+
+def made(*sides: list[list[int]]) -> Bitext:
+    """Rows of these ids."""
+    source, target = (
+        Sentences(np.array([*chain.from_iterable(side)], np.uint16), np.cumsum([0, *map(len, side)])) for side in sides
+    )
+    both = sum(bool(a and b) for a, b in zip(*sides, strict=True))
+    return Bitext("opus", ("de", "en"), (source, target), both, 0)
+
+
+@pytest.mark.parametrize(("number", "at_once"), [(50, 3), (50, 7), (30_000, 1 << 16)])
+def test_rows_are_counted_however_many_and_wherever_they_lie(
+    number: int, at_once: int, bitext: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row twice, side by side or far from each other."""
+    monkeypatch.setattr(import_module("crossling.audit.look"), "AT_ONCE", at_once)
+    vocabulary = Vocabulary.load(bitext.vocabulary_path)
+    rows = [[10 + row % 200, 10 + row // 200, 2] for row in range(number)]
+    other = [[9, *ids] for ids in rows]
+    twice = [ids for ids in rows for _ in range(2)], [ids for ids in other for _ in range(2)]
+    for sides in (twice, (rows + rows, other + other)):
+        found = look(made(*sides), vocabulary)
+        assert (found.copies, found.repeats) == (0.0, 1.0)
+    found = look(made(rows, [*rows[:10], *other[10:]]), vocabulary)
+    assert (found.copies, found.repeats) == (10 / number, 0.0)
+    assert len(found.lines) == 3
+
+
+def test_a_row_of_which_a_side_is_missing_is_none(bitext: Shards) -> None:
+    """Nothing is not the same as nothing."""
+    empty: list[int] = []
+    source = [[5, 2], empty, [5, 2], empty, [6, 2], [7, 2], empty]
+    target = [[8, 2], [8, 2], empty, empty, [6, 2], [9, 2], empty]
+    found = look(made(source, target), Vocabulary.load(bitext.vocabulary_path))
+    assert (found.copies, found.repeats) == (1 / 3, 0.0)
+    assert len(found.lines) == 3
+
+
+def test_with_shards_every_group_is_looked_at(recipe: Recipe, bitext: Shards, tmp_path: Path) -> None:
+    [group] = audit(write(tmp_path / "run", recipe, {"opus.de-en de-en": 2.0}), bitext)
+    assert group.look is not None
+    assert group.dump()["look"]["copies"] == pytest.approx(1 / 3)
+
+
+def test_other_shards_are_refused(recipe: Recipe, bitext: Shards, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="the run read other corpora than these"):
+        audit(write(tmp_path / "run", recipe, LOSSES), bitext)
+
+
+# ---- nothing to rank ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_not_measured_says_what_to_run(full_recipe: Recipe, tmp_path: Path) -> None:
+    run = write(tmp_path / "run", full_recipe, LOSSES)
+    (run / FILE).unlink()
+    with pytest.raises(BadInput, match=r"crossling pretrain xlm_e --shards SHARDS -o RUN --set dro=on"):
+        audit(run)
+
+
+def test_a_run_that_has_hardly_begun(recipe: Recipe, tmp_path: Path) -> None:
+    run = write(tmp_path / "run", recipe, LOSSES)
+    (run / FILE).write_text((run / FILE).read_text().splitlines()[0] + "\n")
+    with pytest.raises(BadInput, match="no corpus was measured yet"):
+        audit(run)
+
+
+def test_corpora_that_are_too_small_to_be_measured(recipe: Recipe, tmp_path: Path) -> None:
+    run = write(tmp_path / "run", recipe, LOSSES, means={})
+    with pytest.raises(BadInput, match="only those of at least 20 pairs are measured"):
+        audit(run)
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no run here"):
+        audit(tmp_path / "nothing")
+
+
+# ---- the command --------------------------------------------------------------------------------------------------
+
+
+def test_the_command_shows_both_ends_and_keeps_all(recipe: Recipe, tmp_path: Path) -> None:
+    run = write(tmp_path / "run", recipe, LOSSES)
+    ended = CliRunner().invoke(cli.app, ["audit", str(run), "--ends", "2", "-o", str(tmp_path / "all.json")])
+    assert ended.exit_code == 0, ended.output
+    shown = [line.split()[2] for line in ended.output.splitlines() if "opus" in line]
+    assert shown == ["en-sw", "en-zu", "en-de", "en-ta"]
+    kept = json.loads((tmp_path / "all.json").read_text())
+    assert [group["name"] for group in kept] == [group.name for group in audit(run)]
+
+
+def test_ends_that_meet_show_nothing_twice(recipe: Recipe, tmp_path: Path) -> None:
+    run = write(tmp_path / "run", recipe, LOSSES)
+    ended = CliRunner().invoke(cli.app, ["audit", str(run), "--ends", "4"])
+    assert sum("opus" in line for line in ended.output.splitlines()) == 5
+
+
+def test_the_command_shows_lines_and_facts_of_shards(recipe: Recipe, bitext: Shards, tmp_path: Path) -> None:
+    run = write(tmp_path / "run", recipe, {"opus.de-en de-en": 2.0})
+    ended = CliRunner().invoke(cli.app, ["audit", str(run), "--shards", str(bitext.path)])
+    assert ended.exit_code == 0, ended.output
+    assert "33%" in ended.output
+    assert "opus.de-en: " in ended.output
+    assert " ||| " in ended.output
+    ended = CliRunner().invoke(cli.app, ["audit", str(run), "--shards", str(bitext.path), "--json"])
+    [row] = map(json.loads, ended.stdout.splitlines())
+    assert row["name"] == "opus.de-en de-en"
+    assert len(row["look"]["lines"]) == 3
+
+
+def test_copies_are_the_easiest_from_the_first_step_on(
+    full_recipe: Recipe, corpora_folder: Path, vocabulary_folder: Path, tmp_path: Path
+) -> None:
+    """Even a network that knows nothing finds the same sentence again among others."""
+    corpora = shutil.copytree(corpora_folder, tmp_path / "corpora")
+    lines = (corpora / "pairs" / "babel.qaa-qab.tsv").read_text(encoding="utf-8").splitlines()
+    copied = "".join(f"{line.split(chr(9))[0]}\t{line.split(chr(9))[0]}\n" for line in lines)
+    (corpora / "pairs" / "copied.qaa-qab.tsv").write_text(copied, encoding="utf-8")
+    shards = xl.encode(Corpora(corpora), vocabulary_folder, tmp_path / "shards")
+    contrast = ["mrtd=off", "trtd=off", "xlco.queue=0", "xlco.mixup=false", "xlco.pooling=mean", "xlco.normalise=true"]
+    recipe = full_recipe.set([*contrast, "xlco.temperature=0.05", "steps=2", "optimizer.warmup=1", "dro.times=2"])
+    xl.pretrain(recipe, shards, tmp_path / "run")
+    groups = xl.audit(tmp_path / "run", shards)
+    assert len(groups) > 3
+    assert groups[-1].name == "copied.qaa-qab qaa-qab"
+    assert groups[-1].look is not None
+    assert groups[-1].look.copies == 1.0
+    assert groups[-1].deviation < -1 < groups[-2].deviation
+    assert groups[-1].ratios[-1] < min(group.ratios[-1] for group in groups[:-1])
