@@ -31,6 +31,7 @@ SHORT = {
     "steps=50": "steps=3",
     "--size 4000": "--size 1000",
     "4000, ": "1000, ",
+    "dro=on": "dro=on --set dro.times=2",
     "-o mt ": "-o mt --set beam=1 --set dev_rows=5 ",
     "babel -o babel": "babel -o babel --sentences 1000 --languages 3",
 }

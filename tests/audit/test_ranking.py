@@ -79,6 +79,11 @@ def test_a_loss_that_is_no_number_is_not_ranked(recipe: Recipe, tmp_path: Path) 
     assert [group.name for group in groups] == [NAMES[number] for number in (2, 4, 1, 3)]
 
 
+def test_what_was_not_measured_is_named(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="not measured, for want of 20 pairs or a baseline: opus en-zu"):
+        audit(write(tmp_path / "run", recipe, LOSSES | {NAMES[4]: float("nan")}))
+
+
 def test_of_a_run_with_a_baseline_what_is_beyond_it_counts(recipe: Recipe, tmp_path: Path) -> None:
     """What the run itself noted of it: the other may be gone, and its path was one of another folder."""
     recipe = recipe.set(["dro.baseline=runs/plain"])

@@ -9,6 +9,7 @@ small group is.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -53,6 +54,9 @@ def audit(run: Path | str, shards: Shards | None = None) -> list[Group]:
     losses = _losses(rows[-1]["means"], rows[0].get("baseline"))
     if not losses:
         raise BadInput(f"{run}: none of its corpora has a loss; only those of at least {LEAST} pairs are measured")
+    left_out = [name for name in rows[0]["pairs"] if name not in losses]
+    if left_out:
+        warnings.warn(f"not measured, for want of {LEAST} pairs or a baseline: {', '.join(left_out)}", stacklevel=2)
     bitexts = {group_name(bitext): bitext for bitext in shards.bitexts} if shards else {}
     if shards and not losses.keys() <= bitexts.keys():
         raise BadInput(f"{shards.path}: the run read other corpora than these; give the shards it was trained on")
