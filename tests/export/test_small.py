@@ -136,6 +136,11 @@ def test_the_card_of_the_first_layers_tells_what_training_cost(train: Train, tmp
     assert "layer 1 as the vector" in short  # the universal layer of the run is 2
 
 
+def test_a_universal_layer_that_is_left_out_is_told(train: Train, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="the universal layer, 2, is left out: sentence vectors are those of layer 1"):
+        export(train("xlm_r"), tmp_path / "short", layers=1)
+
+
 def test_all_layers_are_the_bare_encoder(train: Train, lines: list[str], tmp_path: Path) -> None:
     run = train("xlm_e", "model.norm=pre")
     folder = export(run, tmp_path / "bare", layers=3)

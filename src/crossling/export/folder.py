@@ -10,6 +10,7 @@ DIR/config.json  model.safetensors     the encoder with its head; with `layers`,
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -115,6 +116,11 @@ def _cut(config: CrosslingConfig, layers: int, run: Path) -> CrosslingConfig:
     most = config.num_hidden_layers
     if not 1 <= layers <= most:
         raise BadInput(f"--layers {layers}: {run} has layers 1 to {most}; give one of them")
+    if layers < config.universal_layer:
+        warnings.warn(
+            f"the universal layer, {config.universal_layer}, is left out: sentence vectors are those of layer {layers}",
+            stacklevel=3,
+        )
     return config.but(
         num_hidden_layers=layers,
         universal_layer=min(layers, config.universal_layer),
