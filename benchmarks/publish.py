@@ -3,7 +3,8 @@
     python benchmarks/publish.py LAB...
 
 A board goes to benchmarks/results/DATE-lab-NAME.json, its curves to docs/lab-NAME.svg. docs/results.md is made of the
-tables of all that are given, in this order: nothing in it is written by hand.
+tables of all that are given, in this order: nothing in it is written by hand. The README's table is made of the board
+of `papers`, where that is among them: its runs that are a recipe as it is tuned there, with no part taken away.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from crossling.disk import new_file
 from crossling.laboratory.results import CURVES
@@ -26,6 +30,15 @@ made by `python benchmarks/publish.py`, nothing by hand. Boards with all scores 
 [benchmarks/results](../benchmarks/results). Translators and VECO's Table 5: [translation.md](translation.md); which
 bitext is damaged: [audit.md](audit.md); speed: [speed.md](speed.md); what was tried on the way: [log.md](log.md).
 """
+HEADLINE = "papers"  # the plan of the README's table
+BEGIN, END = "<!-- made by benchmarks/publish.py -->", "<!-- until here -->"
+COLUMNS = {
+    "Tatoeba-28 %": ("tatoeba", "accuracy"),
+    "AER, 5 pairs": ("word-alignment", "aer"),
+    "XNLI %": ("xnli", "accuracy"),
+    "POS F1": ("udpos", "f1"),
+    "NER F1": ("panx", "f1"),
+}
 
 
 def main() -> None:
@@ -36,9 +49,8 @@ def main() -> None:
     parts = [HEAD]
     for lab in asked.labs:
         board = json.loads((lab / "lab.json").read_text(encoding="utf-8"))
-        unfinished = [f"{run['run']}-{run['seed']}" for run in board["runs"] if run["state"] != "finished"]
-        if unfinished:
-            sys.exit(f"{lab}: {', '.join(unfinished)} not finished; run the laboratory until all are")
+        if not any(run["state"] == "finished" for run in board["runs"]):
+            sys.exit(f"{lab}: no run is finished; run the laboratory first")
         name = Path(re.search(r"crossling lab (\S+)", board["command"])[1]).stem  # type: ignore[index]
         stored = asked.root / "benchmarks" / "results" / f"{board['date']}-lab-{name}.json"
         with new_file(stored) as new:
@@ -47,10 +59,51 @@ def main() -> None:
         if (lab / CURVES).is_file():
             shutil.copy(lab / CURVES, asked.root / "docs" / f"lab-{name}.svg")
             text = text.replace(f"({CURVES})", f"(lab-{name}.svg)")
-        parts.append(re.sub(r"^#", "##", text, flags=re.MULTILINE))
+        parts.append(re.sub(r"^#", "##", text, flags=re.MULTILINE) + _unfinished(board))
+        if name == HEADLINE:
+            _headline(asked.root / "README.md", board)
     with new_file(asked.root / "docs" / "results.md") as new:
         new.write_text("\n".join(parts), encoding="utf-8")
     print(asked.root / "docs" / "results.md")
+
+
+def _unfinished(board: Mapping[str, Any]) -> str:
+    left = [f"{run['run']}-{run['seed']}" for run in board["runs"] if run["state"] != "finished"]
+    return f"\nNot finished, so that something of it was not measured: {', '.join(left)}.\n" if left else ""
+
+
+def _headline(readme: Path, board: Mapping[str, Any]) -> None:
+    """The README's table, the best at retrieval first."""
+    of: dict[str, list[Mapping[str, Any]]] = {}
+    for run in board["runs"]:
+        if run["run"] == run["recipe"]:
+            of.setdefault(run["run"], []).append(run)
+    cells = {run: [_mean(told, *column) for column in COLUMNS.values()] for run, told in of.items()}
+    best = []
+    for (_, metric), values in zip(COLUMNS.values(), zip(*cells.values(), strict=True), strict=True):
+        there = [value for value in values if value is not None]
+        best.append((min if metric == "aer" else max)(there, default=0.0))
+    lines = [f"| recipe | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
+    for run in sorted(cells, key=lambda run: -(cells[run][0] or 0.0)):
+        lines.append(f"| `{run}` | {' | '.join(map(_cell, cells[run], best))} |")
+    text = readme.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        sys.exit(f"{readme}: expected {BEGIN!r} and after it {END!r} around the table of results; put them there")
+    with new_file(readme) as new:
+        new.write_text(f"{before}{begin}\n{chr(10).join(lines)}\n{end}{after}", encoding="utf-8")
+
+
+def _mean(told: Sequence[Mapping[str, Any]], task: str, metric: str) -> float | None:
+    found = [run["scores"][task][metric]["mean"] for run in told if metric in run["scores"].get(task, {})]
+    return fmean(found) if found else None
+
+
+def _cell(value: float | None, best: float) -> str:
+    if value is None:
+        return "–"
+    return f"**{value:.1f}**" if value == best else f"{value:.1f}"
 
 
 if __name__ == "__main__":

@@ -72,7 +72,20 @@ def test_a_pivot_leaves_only_its_pairs() -> None:
     assert rates(shards(), "pairs", Sampling(pivot="yo")) == {}
 
 
+def test_the_language_of_most_pairs_as_a_pivot() -> None:
+    def of(*bitexts: tuple[str, tuple[str, str], int]) -> set[tuple[str, str]]:
+        return {*pair_counts(shards(bitexts=[*bitexts]), "most")}
+
+    a_few, many = ("a", ("en", "sw"), 10), ("b", ("de", "ta"), 100)
+    assert of(a_few, many, ("c", ("en", "ta"), 95)) == {("de", "ta"), ("en", "ta")}
+    # It is their number that counts, not that of languages; of equals the first by name.
+    assert of(many, ("c", ("en", "sw"), 30), ("d", ("en", "fr"), 30), ("e", ("en", "el"), 30)) == {("de", "ta")}
+    assert of(("c", ("sw", "en"), 5)) == {("en", "sw")}
+    assert pair_counts(shards(bitexts=[]), "most") == {}
+
+
 def test_nothing_gives_nothing() -> None:
+    assert rates(shards(bitexts=[]), "pairs", Sampling(pivot="most")) == {}
     assert rates(shards(), "text", Sampling()) == {}
     assert rates(shards(bitexts=[]), "pairs", Sampling()) == {}
     assert rates(shards(bitexts=[("c", ("a", "b"), 0)]), "pairs", Sampling()) == {}

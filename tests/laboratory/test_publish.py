@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "publish.py"
 
@@ -41,8 +42,44 @@ def test_one_page_of_all_laboratories(tmp_path: Path) -> None:
     assert json.loads(stored.read_text())["runs"][0]["run"] == "one"
 
 
-def test_what_is_under_way_is_not_published(tmp_path: Path) -> None:
+def test_what_is_under_way_is_named(tmp_path: Path) -> None:
     done = publish(tmp_path / "root", laboratory(tmp_path / "a", "embedded", "under way"))
     assert done.returncode == 1
-    assert "one-0 not finished" in done.stderr
+    assert "no run is finished" in done.stderr
     assert not (tmp_path / "root" / "docs" / "results.md").exists()
+    lab = laboratory(tmp_path / "b", "embedded")
+    board = json.loads((lab / "lab.json").read_text())
+    board["runs"].append({"run": "two", "seed": 1, "state": "under way"})
+    (lab / "lab.json").write_text(json.dumps(board))
+    assert publish(tmp_path / "other", lab).returncode == 0
+    assert "was not measured: two-1." in (tmp_path / "other" / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_the_readme(tmp_path: Path) -> None:
+    def run(name: str, recipe: str, seed: int, tatoeba: float, aer: float) -> dict[str, Any]:
+        scores = {"tatoeba": {"accuracy": {"mean": tatoeba}}, "word-alignment": {"aer": {"mean": aer}}}
+        return {"run": name, "recipe": recipe, "seed": seed, "state": "finished", "scores": scores}
+
+    lab = laboratory(tmp_path / "a", "papers")
+    board = json.loads((lab / "lab.json").read_text())
+    board["runs"] = [
+        run("xlm", "xlm", 0, 4.0, 65.0),
+        run("rosetta", "rosetta", 0, 44.0, 56.0),
+        run("rosetta", "rosetta", 1, 46.0, 58.0),
+        run("rosetta-less", "rosetta", 0, 99.0, 1.0),
+    ]
+    (lab / "lab.json").write_text(json.dumps(board))
+    root = tmp_path / "root"
+    root.mkdir()
+    around = "# before\n<!-- made by benchmarks/publish.py -->\n| old |\n<!-- until here -->\nafter\n"
+    (root / "README.md").write_text(around, encoding="utf-8")
+    done = publish(root, lab)
+    assert done.returncode == 0, done.stderr
+    lines = (root / "README.md").read_text(encoding="utf-8").splitlines()
+    assert lines[:2] == ["# before", "<!-- made by benchmarks/publish.py -->"]
+    assert lines[4:] == [
+        "| `rosetta` | **45.0** | **57.0** | – | – | – |",
+        "| `xlm` | 4.0 | 65.0 | – | – | – |",
+        "<!-- until here -->",
+        "after",
+    ]

@@ -17,7 +17,8 @@ Task = Annotated[str | None, typer.Option(help="i/n: only the i-th of n shares, 
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable rows.")]
 
 Recipe = Annotated[
-    str, typer.Argument(help="xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, or the recipe.json of an earlier run.")
+    str,
+    typer.Argument(help="rosetta, xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, or the recipe.json of an earlier run."),
 ]
 ShardsFolder = Annotated[Path, typer.Option(help="A folder made by crossling encode.")]
 Size = Annotated[str | None, typer.Option(help="tiny, small, base, large or xl; if not said base, for veco large.")]

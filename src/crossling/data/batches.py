@@ -349,7 +349,6 @@ def _groups(shards: Shards, task: Task, sampling: Sampling) -> list[_Group]:
         bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
         groups = [_PairGroup(name, bitexts[name], rate, task.length) for name, rate in drawn.items() if rate]
     if not groups:
-        wanted = "text" if task.stream == "text" else "translation pairs"
-        pivot = f" with {sampling.pivot}" if sampling.pivot and task.stream == "pairs" else ""
-        raise BadInput(f"{shards.path}: the recipe needs {wanted}{pivot} and these shards have none")
+        wanted = "text" if task.stream == "text" else sampling.wanted_pairs
+        raise BadInput(f"{shards.path}: the recipe needs {wanted} and these shards have none")
     return groups

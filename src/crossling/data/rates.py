@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from crossling.data.shards import Bitext, Shards
 from crossling.errors import BadInput, nearest
-from crossling.sampling import Pair, Sampling
+from crossling.sampling import MOST, Pair, Sampling
 
 
 def rates(shards: Shards, stream: str, sampling: Sampling) -> dict[str, float]:
@@ -29,12 +32,19 @@ def group_name(bitext: Bitext) -> str:
 
 def pair_counts(shards: Shards, pivot: str | None = None) -> dict[Pair, int]:
     """Translation pairs of every two languages, all corpora together; with a pivot, only those that contain it."""
-    counts: dict[Pair, int] = {}
+    counts: Counter[Pair] = Counter()
     for bitext in shards.bitexts:
-        if pivot is None or pivot in bitext.languages:
-            pair = unordered(bitext.languages)
-            counts[pair] = counts.get(pair, 0) + bitext.pairs
-    return counts
+        counts[unordered(bitext.languages)] += bitext.pairs
+    if pivot == MOST and counts:
+        pivot = _most_paired(counts)
+    return {pair: n for pair, n in counts.items() if pivot is None or pivot in pair}
+
+
+def _most_paired(counts: Mapping[Pair, int]) -> str:
+    pairs: Counter[str] = Counter()
+    for pair, n in counts.items():
+        pairs.update(dict.fromkeys(pair, n))
+    return min(pairs, key=lambda language: (-pairs[language], language))
 
 
 def check_focus(shards: Shards, sampling: Sampling) -> None:

@@ -90,11 +90,9 @@ def pairs(recipe: Recipe, shards: Shards) -> Drawn[Pair] | None:
     tasks = {name: task for name, task in recipe.objectives.items() if task.stream == "pairs"}
     if not tasks:
         return None
-    pivot = recipe.sampling.pivot
-    counts = {pair: n for pair, n in pair_counts(shards, pivot).items() if n}
+    counts = {pair: n for pair, n in pair_counts(shards, recipe.sampling.pivot).items() if n}
     if not counts:
-        wanted = f"translation pairs with {pivot}" if pivot else "translation pairs"
-        raise BadInput(f"{shards.path}: the recipe needs {wanted} and these shards have none")
+        raise BadInput(f"{shards.path}: the recipe needs {recipe.sampling.wanted_pairs} and these shards have none")
     check_focus(shards, recipe.sampling)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""One paper, one function each."""
+"""One paper, one function each; and our own, `rosetta`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from crossling.model.shape import SIZES, Shape
 from crossling.recipe import Recipe, Start
 from crossling.recipe.start import lowered
 from crossling.recipes.infoxlm import infoxlm
+from crossling.recipes.rosetta import rosetta
 from crossling.recipes.veco import veco
 from crossling.recipes.xlm import xlm
 from crossling.recipes.xlm_e import xlm_e
@@ -19,7 +20,7 @@ from crossling.recipes.xy_lent import xy_lent
 from crossling.train.run import Run, same_models
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
-    recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco)
+    recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, rosetta)
 }
 
 
@@ -71,4 +72,16 @@ def continued(recipe: str, start: Start, size: str | None = None, differences: S
     return chosen
 
 
-__all__ = ["RECIPES", "continued", "goes_on", "infoxlm", "named", "veco", "xlm", "xlm_e", "xlm_r", "xy_lent"]
+__all__ = [
+    "RECIPES",
+    "continued",
+    "goes_on",
+    "infoxlm",
+    "named",
+    "rosetta",
+    "veco",
+    "xlm",
+    "xlm_e",
+    "xlm_r",
+    "xy_lent",
+]

@@ -7,11 +7,12 @@ from crossling.sampling.exponent import tempered
 from crossling.sampling.m2m import m2m
 from crossling.sampling.marginals import OutOfReach, Pair, Shortage, marginals, relaxed, shortage
 from crossling.sampling.robust import DRO, GroupLosses, best_response
-from crossling.sampling.sampling import RULES, Rule, Sampling
+from crossling.sampling.sampling import MOST, RULES, Rule, Sampling
 from crossling.sampling.xy_lent import xy_lent
 
 __all__ = [
     "DRO",
+    "MOST",
     "RULES",
     "GroupLosses",
     "OutOfReach",

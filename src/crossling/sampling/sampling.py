@@ -17,6 +17,8 @@ from crossling.sampling.xy_lent import xy_lent
 Rule = Literal["alpha", "m2m", "xy_lent"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
+MOST = "most"  # as a pivot: the language that has the most pairs
+
 NOTHING = 1e-12  # what has a probability below this is never drawn
 
 Key = TypeVar("Key", str, Pair)
@@ -29,10 +31,17 @@ class Sampling:
     text_alpha: float = 0.7
     pair_rule: Rule = "alpha"
     pair_alpha: float = 0.7  # the exponent of a pair; of a language, 1 / T, for m2m and xy_lent
-    pivot: str | None = None  # use only the pairs that contain this language ("en": EN-X); none: every X-Y pair
+    pivot: str | None = None  # use only pairs with this language ("en": EN-X; "most": with the one of most pairs)
     relax: bool = False  # m2m and xy_lent: where their shares cannot be had, take the closest that can
     focus: str | None = None  # the languages a model is being adapted to, codes by comma; their pairs count as theirs
     replay: float = 0.5  # with a focus: the share of draws that all others get, so that they are not forgotten
+
+    @property
+    def wanted_pairs(self) -> str:
+        """Which pairs are used, in words."""
+        if self.pivot is None:
+            return "translation pairs"
+        return f"translation pairs with {'the language of most pairs' if self.pivot == MOST else self.pivot}"
 
     @property
     def focused(self) -> frozenset[str]:
