@@ -4,8 +4,9 @@
     python benchmarks/box.py build --run RUN --shards SHARDS --corpora CORPORA --data DATA --layers 6
 
 `corpora` keeps of PRETRAIN (multi-way sets in multi/, text in text/) the languages of the box, and no set whose licence
-is non-commercial, forbids derivatives or is not stated. With `--against`, a line with a sentence of a benchmark in DATA
-goes too. CORPORA/sources.json says what was kept.
+is non-commercial, forbids derivatives or is not stated. Rows of several sentences become a row for each where two
+languages agree in them (sentences.py). With `--against`, a line with a sentence of a benchmark in DATA goes too.
+CORPORA/sources.json says what was kept.
 
 `build` makes sure that a run was trained on CORPORA and nothing else, measures it, writes it in 8 bits with its
 tokenizer and its card, measures that, and puts it where `xl.load()` finds it. The commands in between are in the card.
@@ -32,6 +33,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from sentences import one_by_one
 
 import crossling
 from crossling import box
@@ -59,7 +61,8 @@ from crossling.vocabulary.vocabulary import Vocabulary
 
 TATOEBA = "af ar bg bn de es eu fa fi fr he hi id it jv ka ko mr nl ru sw ta te th tl tr vi zh".split()  # noqa: SIM905
 ALIGNED = ["de-en", "en-fr", "en-hi", "zh-en", "ja-en"]
-LANGUAGES = sorted([*TATOEBA, "el", "en", "ja", "ur"])  # and what XNLI and word alignment have beside them
+PIVOT = "en"
+LANGUAGES = sorted([*TATOEBA, "el", PIVOT, "ja", "ur"])  # and what XNLI and word alignment have beside them
 
 CALLED = "crossling-box"
 LARGEST = 20 * 2**20  # bytes of the whole folder
@@ -155,20 +158,19 @@ def corpora(pretrain: Path, out: Path, against: Path | None) -> list[Kept]:
 
 
 def multi_way(name: str, folder: Path, out: Path, leaks: Leaks) -> Kept:
-    """A row that a benchmark has is emptied in that language: the others must not shift against it."""
+    """One sentence a row, where that can be had. A row that a benchmark has is emptied in that language: the others
+    must not shift against it."""
     known = SETS[name]
-    files = [folder / f"{code}.txt.xz" for code in LANGUAGES if code not in known.without]
-    files = [file for file in files if file.exists()]
-    if not files:
-        raise BadInput(f"{folder}: no such set; give the folder that has multi/{name}")
+    files = {code: folder / f"{code}.txt.xz" for code in LANGUAGES if code not in known.without}
+    found = {code: read(file) for code, file in files.items() if file.exists()}
+    if PIVOT not in found:
+        raise BadInput(f"{folder}: no such set, or none with {PIVOT}; give the folder that has multi/{name}")
     count = dropped = 0
-    for file in files:
-        rows = read(file)
+    for code, rows in one_by_one(found, PIVOT).items():
         bad = leaks.among(rows)
-        write(out / file.name, ["" if number in bad else row for number, row in enumerate(rows)])
+        write(out / files[code].name, ["" if number in bad else row for number, row in enumerate(rows)])
         count, dropped = count + sum(map(bool, rows)) - len(bad), dropped + len(bad)
-    languages = [file.name.partition(".")[0] for file in files]
-    return Kept(f"multi/{name}", f"{known.source}, {known.licence}", languages, count, dropped)
+    return Kept(f"multi/{name}", f"{known.source}, {known.licence}", [*found], count, dropped)
 
 
 def text(language: str, file: Path, out: Path, leaks: Leaks) -> Kept | None:

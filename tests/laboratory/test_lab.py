@@ -146,6 +146,8 @@ def test_steps_of_a_budget_spend_it(run: dict[str, Any], shards: Shards, tmp_pat
     net = network(recipe, shards.vocabulary_size)
     of_token = flops_per_token(recipe, net, unit.loads(recipe, shards))["full"]
     assert of_token * sum(batches[step].tokens for step in range(steps)) == pytest.approx(flops, rel=0.025)
+    with pytest.raises(BadInput, match=r"'flops' 10: one step of xlm\w* takes \d\S+; give more"):
+        unit.steps_within(10.0, recipe, shards)
 
 
 def test_finalists_are_fine_tuned(work: Lab, tmp_path: Path) -> None:

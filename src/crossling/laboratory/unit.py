@@ -142,7 +142,10 @@ def steps_within(flops: float, recipe: Recipe, shards: Shards) -> int:
     read = loads(recipe, shards)
     many = recipe.but(steps=1000)  # text and pairs may take turns
     of_token = flops_per_token(recipe, network(recipe, shards.vocabulary_size), read)["full"]
-    return max(1, round(flops / of_token / (tokens(many, read) / many.steps)))
+    of_step = of_token * tokens(many, read) / many.steps
+    if flops < of_step:
+        raise BadInput(f"'flops' {flops:.3g}: one step of {recipe.name} takes {of_step:.3g}; give more")
+    return round(flops / of_step)
 
 
 def loads(recipe: Recipe, shards: Shards) -> dict[str, Load]:
