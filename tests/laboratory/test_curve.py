@@ -42,6 +42,10 @@ def test_speed_up_is_of_operations() -> None:
 def test_what_was_there_before_it_began_has_no_speed_up() -> None:
     assert curve.speed_up(line([7, 9]), line([7, 7])) is None
     assert curve.speed_up(line([7, 7]), line([7, 9])) is None
+    # Below where they began, whichever of the two is ahead.
+    assert curve.speed_up(line([7, 3, 5]), line([7, 2, 4])) is None
+    assert curve.speed_up(line([7, 3, 9]), line([7, 2, 4])) is None
+    assert [curve.learned(line(values)) for values in ([7, 3, 9], [7, 9, 7], [7, 3, 5])] == [True, False, False]
 
 
 @given(rising, st.floats(1.0, 50.0))

@@ -66,7 +66,9 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
         run("xlm", "xlm", 0, 4.0, 65.0),
         run("rosetta", "rosetta", 0, 44.0, 56.0),
         run("rosetta", "rosetta", 1, 46.0, 58.0),
-        run("rosetta-less", "rosetta", 0, 99.0, 1.0),
+        run("rosetta-less", "rosetta", 0, 20.0, 1.0),
+        run("xlm-more", "xlm", 0, 6.0, 66.0),
+        run("xlm-most", "xlm", 0, 50.0, 66.0) | {"state": "under way"},
     ]
     (lab / "lab.json").write_text(json.dumps(board))
     root = tmp_path / "root"
@@ -79,7 +81,19 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
     assert lines[:2] == ["# before", "<!-- made by benchmarks/publish.py -->"]
     assert lines[4:] == [
         "| `rosetta` | **45.0** | **57.0** | – | – | – |",
+        "| `xlm-more` | 6.0 | 66.0 | – | – | – |",
         "| `xlm` | 4.0 | 65.0 | – | – | – |",
         "<!-- until here -->",
         "after",
     ]
+
+
+def test_a_board_without_a_finished_recipe_leaves_the_readme_alone(tmp_path: Path) -> None:
+    lab = laboratory(tmp_path / "a", "papers")
+    board = json.loads((lab / "lab.json").read_text())
+    board["runs"] = [{"run": "b", "seed": 0, "state": "under way"}]
+    (lab / "lab.json").write_text(json.dumps(board))
+    done = publish(tmp_path / "root", lab)
+    assert done.returncode == 1
+    assert "no run is finished" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,13 @@ def test_a_clear_difference_holds_and_turned_round_it_does_not() -> None:
     assert (better.verdict, worse.verdict) == ("held", "not held")
     assert better.difference == pytest.approx(10.4)
     assert worse.difference == pytest.approx(-10.4)
+
+
+def test_at_the_floor_nothing_is_decided() -> None:
+    found = judged("the end", scores([30, 40, 50, 60, 70]), scores([20, 31, 39, 50, 58]))
+    assert found is not None
+    view = replace(found, floor=True).dump()
+    assert told_of(view).startswith("at the floor (one seed): +10.4 (")
 
 
 def test_errors_are_better_the_lower() -> None:

@@ -36,11 +36,12 @@ def pair_counts(shards: Shards, pivot: str | None = None) -> dict[Pair, int]:
     for bitext in shards.bitexts:
         counts[unordered(bitext.languages)] += bitext.pairs
     if pivot == MOST and counts:
-        pivot = _most_paired(counts)
+        pivot = most_paired(counts)
     return {pair: n for pair, n in counts.items() if pivot is None or pivot in pair}
 
 
-def _most_paired(counts: Mapping[Pair, int]) -> str:
+def most_paired(counts: Mapping[Pair, int]) -> str:
+    """The language with the most pairs, of equals the first by name."""
     pairs: Counter[str] = Counter()
     for pair, n in counts.items():
         pairs.update(dict.fromkeys(pair, n))

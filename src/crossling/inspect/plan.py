@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from crossling.data.rates import most_paired
 from crossling.data.shards import Shards
 from crossling.hardware import Card
 from crossling.inspect import draws
@@ -12,7 +13,7 @@ from crossling.inspect.draws import Drawn, spelled
 from crossling.inspect.estimate import Estimate, Published, estimate, published
 from crossling.recipe import Recipe
 from crossling.recipe.cost import Load, flops_per_token, network, parameters, tokens
-from crossling.sampling import Pair
+from crossling.sampling import MOST, Pair
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,14 @@ class Plan:
     def tokens_per_step(self) -> float:
         """On average, where text and pairs take turns."""
         return tokens(self.recipe, self.loads) / self.recipe.steps
+
+    @property
+    def wanted_pairs(self) -> str:
+        """Which pairs are used, in words."""
+        sampling = self.recipe.sampling
+        if sampling.pivot != MOST or self.pairs is None:
+            return sampling.wanted_pairs
+        return f"{sampling.wanted_pairs}, {most_paired(self.pairs.counts)},"
 
     def dump(self) -> dict[str, Any]:
         """What `--json` prints."""

@@ -74,7 +74,7 @@ def _run(plan: Plan) -> Table:
     table.add_row("memory", _memory(plan.estimate))
     table.add_row("time", _time(plan.estimate))
     sampling = recipe.sampling
-    rule = f"text^{sampling.text_alpha:g}; {sampling.wanted_pairs} by {sampling.pair_rule}, {sampling.pair_alpha:g}"
+    rule = f"text^{sampling.text_alpha:g}; {plan.wanted_pairs} by {sampling.pair_rule}, {sampling.pair_alpha:g}"
     focus = ", ".join(sorted(sampling.focused))
     # The shares are those asked for; where only one of the two is there, it has everything, as the rates show.
     shares = f"; {1 - sampling.replay:.0%} for {focus}, {sampling.replay:.0%} for all others" if focus else ""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from importlib import metadata
 from typing import Any
-
-import torch
 
 from crossling.evaluate import scores
 from crossling.evaluate.alignment import PROTOCOLS
@@ -22,7 +18,6 @@ from crossling.laboratory.plan import RETRIEVAL, Claim, Plan
 from crossling.laboratory.unit import Unit
 from crossling.laboratory.verdict import Judged, Scores, judged
 
-LIBRARIES = ("crossling", "torch", "transformers", "tokenizers", "numpy")
 MEASURES = ("sweep", PROTOCOLS["ot"], "xtreme")  # protocols, the one that counts first
 
 Score = dict[str, Any]
@@ -36,7 +31,7 @@ def board(plan: Plan, units: Sequence[Unit]) -> dict[str, Any]:
         "date": date.today().isoformat(),
         "command": f"crossling lab {shlex.quote(plan.name)} -o LAB{given}",
         "device": sorted({name for run in runs if run["cost"] for name in run["cost"]["machines"]}),
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": [dict(each) for each in sorted({tuple(run["versions"].items()) for run in runs} - {()})],
         "plan": plan.stored,
         "shards": {unit.trial.vocab: unit.shards.fingerprint for unit in units},
         "runs": runs,
@@ -62,6 +57,7 @@ def _told(unit: Unit) -> dict[str, Any]:
         "tuned": trial.tuned,
         "steps": began.steps if began else None,
         "cost": cost,
+        "versions": unit.versions,
         "seconds_measuring": measured,
         "scores": {task: _scores(task, unit.plan.tasks[task], rows) for task in unit.plan.tasks if task in measured},
         "curve": [point.dump() for point in curve.read(unit.folder / "metrics.jsonl")],
@@ -109,13 +105,15 @@ def _judge(plan: Plan, claim: Claim, runs: Sequence[dict[str, Any]]) -> dict[str
     own, other = ("steps", "FLOPs") if plan.steps else ("FLOPs", "steps")
     views = {f"equal {own}": judged("the end", better.scores, worse.scores, claim.metric in LOWER_IS_BETTER)}
     faster = None
+    floor = False
     if better.curves and worse.curves:
         views[f"equal {other}"] = _on_the_curves(better, worse, "flops" if plan.steps else "step")
         faster = curve.speed_up(better.mean, worse.mean)
+        floor = not curve.learned(better.mean) and not curve.learned(worse.mean)
     return {
         **vars(claim),
         "differs": plan.differences(claim),
-        "views": {name: view.dump() for name, view in views.items() if view is not None},
+        "views": {name: replace(view, floor=floor).dump() for name, view in views.items() if view is not None},
         "speed_up": faster,
     }
 
@@ -164,13 +162,3 @@ def means(told: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
         if each["cost"] and each["curve"]:
             found.setdefault(each["run"], []).append(_curve(each))
     return {run: curve.mean(curves) for run, curves in found.items()}
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for library in LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:  # run from a checkout that was never installed
-            continue
-    return found | {"torch": torch.__version__}

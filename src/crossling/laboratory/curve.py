@@ -113,9 +113,16 @@ def at(curve: Curve, axis: Axis, x: float) -> dict[str, float]:
     return {name: float(np.interp(x, xs, [point.languages[name] for point in curve])) for name in curve[0].languages}
 
 
+def learned(curve: Curve) -> bool:
+    """Whether it ends above where it began, untrained."""
+    return curve[-1].value > curve[0].value
+
+
 def speed_up(better: Curve, worse: Curve) -> float | None:
     """How many times fewer operations the better one needs for what the worse one ends with. Below 1 where it is the
-    other way round, and the one called better ends lower. None where that was there before anything was learned."""
+    other way round, and the one called better ends lower. None where one of them ends where it began."""
+    if not (learned(better) and learned(worse)):
+        return None
     if better[-1].value < worse[-1].value:
         faster = speed_up(worse, better)
         return 1 / faster if faster else None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from crossling.data.batches import Batches
 from crossling.data.shards import Shards
@@ -26,7 +30,9 @@ from crossling.train.checkpoint import all_steps
 from crossling.train.run import Run
 from crossling.vocabulary.vocabulary import Vocabulary
 
-MEASURED = "measured.json"  # of each task that was begun: how it is fine-tuned, and when finished how long it took
+MEASURED = "measured.json"  # of each task that was begun: how it is fine-tuned, how long it took, whether it is done
+VERSIONS = "versions.json"  # of the machine that worked at a run last
+LIBRARIES = ("crossling", "torch", "transformers", "tokenizers", "numpy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +71,12 @@ class Unit:
     @property
     def measured(self) -> dict[str, float]:
         """Seconds that each finished task took."""
-        return {task: each["seconds"] for task, each in self._noted.items() if each["seconds"] is not None}
+        return {task: each["seconds"] for task, each in self._noted.items() if each["done"]}
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What it was trained and measured with."""
+        return _read(self.folder / VERSIONS) or {}
 
     @property
     def left(self) -> list[str]:
@@ -95,12 +106,16 @@ class Unit:
             check()
             every = self._looks_every(self.recipe.steps)
             pretrain(self.recipe, self.shards, self.folder, probe=self._probe(), probe_every=every)
+        write_json(self.folder / VERSIONS, {"python": platform.python_version(), **_libraries()})
         for task in self.left:
             check()
-            self._note(task, None)
-            started = time.monotonic()
-            self._measure(task)
-            self._note(task, time.monotonic() - started)
+            self._note(task, 0.0, done=False)
+            started, done = time.monotonic(), False
+            try:
+                self._measure(task)
+                done = True
+            finally:
+                self._note(task, time.monotonic() - started, done)
         for checkpoint in all_steps(self.folder / "checkpoints")[:-1]:  # none is gone back to
             shutil.rmtree(checkpoint)
 
@@ -120,8 +135,11 @@ class Unit:
     def _noted(self) -> dict[str, Any]:
         return _read(self.folder / MEASURED) or {}
 
-    def _note(self, task: str, seconds: float | None) -> None:
-        write_json(self.folder / MEASURED, {**self._noted, task: {"set": self._tuning(task), "seconds": seconds}})
+    def _note(self, task: str, seconds: float, done: bool) -> None:
+        """Seconds are those since the last note of it."""
+        earlier = self._noted.get(task, {"seconds": 0.0})["seconds"]
+        noted = {"set": self._tuning(task), "seconds": earlier + seconds, "done": done}
+        write_json(self.folder / MEASURED, {**self._noted, task: noted})
 
     def _check_recipe(self) -> None:
         self.recipe.check()
@@ -152,6 +170,16 @@ def loads(recipe: Recipe, shards: Shards) -> dict[str, Load]:
     """What each objective reads in a step; refuses what these shards cannot give."""
     batches = Batches(shards, recipe.objectives, recipe.sampling, recipe.seed, recipe.micro_tokens, recipe.alternate)
     return {name: Load(batches.draws[name].number, length) for name, length in batches.lengths.items()}
+
+
+def _libraries() -> dict[str, str]:
+    found = {}
+    for library in LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:  # run from a checkout that was never installed
+            continue
+    return found | {"torch": torch.__version__}
 
 
 def _told(tuning: Mapping[str, str]) -> str:

@@ -1,8 +1,9 @@
-"""Whether an ordering that a paper claims was found: held, not held, or undecided.
+"""Whether an ordering that a paper claims was found: held, not held, undecided, or at the floor.
 
 The difference is that of the means over languages, better minus worse. Its interval is that of a bootstrap which draws
 the languages anew, the same for both runs, and the seeds of each where there are several. With one seed it says what
-other languages would have changed, and nothing of what another seed would have.
+other languages would have changed, and nothing of what another seed would have. At the floor nothing is decided: no
+run of the two found more translations than a model that has learned nothing.
 """
 # R resamples, S seeds, L languages
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from crossling.metrics.bootstrap import CONFIDENCE, RESAMPLES
 
-Verdict = Literal["held", "not held", "undecided"]
+Verdict = Literal["held", "not held", "undecided", "at the floor"]
 FEWEST = 3  # languages without which there is no interval
 
 
@@ -29,9 +30,12 @@ class Judged:
     languages: int
     kind: str  # "languages", or "pairs" of them
     seeds: int  # of the run that has fewer
+    floor: bool = False  # neither is better than untrained
 
     @property
     def verdict(self) -> Verdict:
+        if self.floor:
+            return "at the floor"
         if self.low is not None and self.low > 0:
             return "held"
         if self.high is not None and self.high < 0:

@@ -127,9 +127,11 @@ def _train(
             resampling=resampling,
         ).fit()
     except torch.OutOfMemoryError:
+        smaller = f"a smaller micro_tokens (now {recipe.micro_tokens})"
+        if recipe.xlco and recipe.xlco.whole:  # the pairs of a step are each other's negatives: all at once
+            smaller += f" or fewer xlco.pairs (now {recipe.xlco.pairs})"
         raise Failed(
-            f"the {device.type} ran out of memory; with --set recompute=true or a smaller micro_tokens"
-            f" (now {recipe.micro_tokens}) the same command goes on"
+            f"the {device.type} ran out of memory; with --set recompute=true, {smaller} the same command goes on"
         ) from None
     if speaks():
         run.write_cost(account.bill(recipe.steps))
