@@ -56,6 +56,14 @@ def drawn(plan: Plan, rule: str) -> Drawn[Pair]:
     return found
 
 
+def test_the_language_of_most_pairs_is_named() -> None:
+    asked = {"most": "with the language of most pairs, de,", "en": "with en", None: "translation pairs"}
+    for pivot, told in asked.items():
+        counts = {**WORKED, ("de", "ta"): 2000}
+        plan = inspect(recipe(*([f"sampling.pivot={pivot}"] if pivot else [])), shards_of(counts))
+        assert plan.wanted_pairs.endswith(told)
+
+
 # ---- rates and epochs ---------------------------------------------------------------------------------------
 
 

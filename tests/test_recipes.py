@@ -113,6 +113,20 @@ def test_xlm_r_masks_text_only_and_knows_absolute_positions_only() -> None:
     assert (recipe.model.absolute, recipe.model.relative, recipe.model.gate) == (True, False, False)
 
 
+@pytest.mark.parametrize("size", ["tiny", "small", "base", "large"])
+def test_rosetta_is_infoxlm_with_one_encoder(size: str) -> None:
+    ours, theirs = named("rosetta", size), named("infoxlm", size)
+    assert [*ours.objectives] == [*theirs.objectives] == ["mlm", "tlm", "xlco"]
+    contrast = ours.xlco
+    assert contrast is not None
+    assert (contrast.queue, contrast.momentum, contrast.mixup, contrast.symmetric) == (0, 0.0, False, True)
+    assert (contrast.temperature, contrast.weight, contrast.rate) == (0.03, 3.0, 0.05)
+    assert (contrast.pooling, contrast.normalise, ours.sampling.pivot) == ("mean", True, "most")
+    # The pairs of a step are computed at once, so that they must fit a GPU.
+    assert contrast.pairs == {"tiny": 64, "small": 1024}.get(size, 2048)
+    assert (ours.lr, ours.steps, ours.optimizer) == (theirs.lr, theirs.steps, theirs.optimizer)
+
+
 def test_xlm_is_xlm_r_with_translation_pairs() -> None:
     recipe = xlm("base")
     assert list(recipe.objectives) == ["mlm", "tlm"]

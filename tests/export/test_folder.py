@@ -40,7 +40,7 @@ from .conftest import Train
 
 TABLES = ["shared", "gdes", "untied"]
 RTD = ["xlm_e", "xy_lent"]
-MLM = ["xlm_r", "xlm", "infoxlm", "veco"]
+MLM = ["xlm_r", "xlm", "infoxlm", "veco", "rosetta"]
 
 
 def batch(folder: Path, lines: list[str]) -> dict[str, Tensor]:
