@@ -80,8 +80,9 @@ def _headline(readme: Path, board: Mapping[str, Any]) -> None:
             told.setdefault(run["run"], []).append(run)
     cells = {run: [_mean(own, *column) for column in COLUMNS.values()] for run, own in told.items()}
     order = sorted(cells, key=lambda run: -(cells[run][0] or 0.0))
-    first = {own[0]["recipe"]: run for run in reversed(order) for own in [told[run]]}
-    shown = [run for run in order if run in (told[run][0]["recipe"], first[told[run][0]["recipe"]])]
+    recipe_of = {run: own[0]["recipe"] for run, own in told.items()}
+    ahead = {recipe_of[run]: run for run in reversed(order)}  # of each recipe's runs
+    shown = [run for run in order if run in (recipe_of[run], ahead[recipe_of[run]])]
     if not shown:
         sys.exit(f"{readme}: no recipe of {HEADLINE} is finished; run the laboratory until one is")
     best = []
