@@ -127,11 +127,13 @@ def _train(
             resampling=resampling,
         ).fit()
     except torch.OutOfMemoryError:
-        smaller = f"a smaller micro_tokens (now {recipe.micro_tokens})"
-        if recipe.xlco and recipe.xlco.whole:  # the pairs of a step are each other's negatives: all at once
-            smaller += f" or fewer xlco.pairs (now {recipe.xlco.pairs})"
+        at_once = (
+            recipe.xlco.pairs if recipe.xlco and recipe.xlco.whole else 0
+        )  # each other's negatives: never in parts
         raise Failed(
-            f"the {device.type} ran out of memory; with --set recompute=true, {smaller} the same command goes on"
+            f"the {device.type} ran out of memory; with --set recompute=true or a smaller micro_tokens"
+            f" (now {recipe.micro_tokens}) the same command goes on"
+            + (f"; if it does not, a new run with fewer xlco.pairs (now {at_once})" if at_once else "")
         ) from None
     if speaks():
         run.write_cost(account.bill(recipe.steps))
