@@ -403,6 +403,10 @@ def with_more(card: Path, known: dict[str, Any], figures: Sequence[Figures]) -> 
     for exported, boxed in (
         ("# license: yours to choose; what the text allows decides", "license: apache-2.0"),
         (f'xl.load("{CALLED}")  # this folder', "xl.load()  # this model"),
+        (
+            "Nothing has been measured yet.",
+            "Retrieval and word alignment, before 8 bits and after: see What 8 bits cost.",
+        ),
     ):
         if exported not in text:
             raise BadInput(f"{card}: expected {exported!r} in the card of an export")

@@ -1,10 +1,10 @@
 """What laboratories found, for the repository: docs/results.md and its pictures, and the boards as JSON.
 
-    python benchmarks/publish.py LAB...
+    python benchmarks/publish.py [LAB...]
 
-A board goes to benchmarks/results/DATE-lab-NAME.json, its curves to docs/lab-NAME.svg. docs/results.md is made of the
-tables of all that are given, in this order: nothing in it is written by hand. The README's table is made of the board
-of `papers`, where that is among them: its recipes, and those of their variants that found more.
+The board of each LAB goes to benchmarks/results/DATE-lab-NAME.json. docs/results.md and docs/lab-NAME.svg are then made
+of the newest board of every name that lies there: nothing in them is written by hand. The README's table is made of the
+board of `papers`: its recipes, and those of their variants that found more.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from crossling.disk import new_file
-from crossling.laboratory.results import CURVES
+from crossling.laboratory.plan import parse
+from crossling.laboratory.results import CURVES, write_results
 
 ROOT = Path(__file__).parent.parent
 HEAD = """# Results
@@ -31,6 +33,7 @@ made by `python benchmarks/publish.py`, nothing by hand. Boards with all scores 
 bitext is damaged: [audit.md](audit.md); speed: [speed.md](speed.md); what was tried on the way: [log.md](log.md).
 """
 HEADLINE = "papers"  # the plan of the README's table
+ORDER = (HEADLINE, "rosetta")  # what comes first
 BEGIN, END = "<!-- made by benchmarks/publish.py -->", "<!-- until here -->"
 COLUMNS = {
     "Tatoeba-28 %": ("tatoeba", "accuracy"),
@@ -43,28 +46,47 @@ COLUMNS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("labs", nargs="+", type=Path, metavar="LAB")
+    parser.add_argument("labs", nargs="*", type=Path, metavar="LAB")
     parser.add_argument("--root", type=Path, default=ROOT, help="of the repository")
     asked = parser.parse_args()
-    parts = [HEAD]
+    stored = asked.root / "benchmarks" / "results"
     for lab in asked.labs:
         board = json.loads((lab / "lab.json").read_text(encoding="utf-8"))
         if not any(run["state"] == "finished" for run in board["runs"]):
             sys.exit(f"{lab}: no run is finished; run the laboratory first")
-        name = Path(re.search(r"crossling lab (\S+)", board["command"])[1]).stem  # type: ignore[index]
-        stored = asked.root / "benchmarks" / "results" / f"{board['date']}-lab-{name}.json"
-        with new_file(stored) as new:
+        with new_file(stored / f"{board['date']}-lab-{_name(board)}.json") as new:
             new.write_text(json.dumps(board, separators=(",", ":")) + "\n", encoding="utf-8")
-        text = (lab / "results.md").read_text(encoding="utf-8")
-        if (lab / CURVES).is_file():
-            shutil.copy(lab / CURVES, asked.root / "docs" / f"lab-{name}.svg")
-            text = text.replace(f"({CURVES})", f"(lab-{name}.svg)")
-        parts.append(re.sub(r"^#", "##", text, flags=re.MULTILINE) + _unfinished(board))
+    parts = [HEAD]
+    for name, board in _boards(stored).items():
+        parts.append(_section(name, board, asked.root / "docs"))
         if name == HEADLINE:
             _headline(asked.root / "README.md", board)
     with new_file(asked.root / "docs" / "results.md") as new:
         new.write_text("\n".join(parts), encoding="utf-8")
     print(asked.root / "docs" / "results.md")
+
+
+def _name(board: Mapping[str, Any]) -> str:
+    return Path(re.search(r"crossling lab (\S+)", board["command"])[1]).stem  # type: ignore[index]
+
+
+def _boards(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """The newest of each name: those of ORDER first."""
+    newest = {}
+    for file in sorted(folder.glob("*-lab-*.json")):  # by date
+        board = json.loads(file.read_text(encoding="utf-8"))
+        newest[_name(board)] = board
+    return {name: newest[name] for name in [*(each for each in ORDER if each in newest), *sorted(newest)]}
+
+
+def _section(name: str, board: Mapping[str, Any], docs: Path) -> str:
+    with tempfile.TemporaryDirectory(prefix="crossling-") as scratch:
+        page = write_results(Path(scratch), parse(name, board["plan"], name), board)
+        text = page.read_text(encoding="utf-8")
+        if (page.parent / CURVES).is_file():
+            shutil.copy(page.parent / CURVES, docs / f"lab-{name}.svg")
+            text = text.replace(f"({CURVES})", f"(lab-{name}.svg)")
+    return re.sub(r"^#", "##", text, flags=re.MULTILINE) + _unfinished(board)
 
 
 def _unfinished(board: Mapping[str, Any]) -> str:

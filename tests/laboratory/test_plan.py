@@ -188,11 +188,23 @@ def test_a_plan_that_there_is_not(tmp_path: Path) -> None:
         read(tmp_path / "list.json")
 
 
-def test_the_papers_plan_fits_the_public_benchmarks() -> None:
+def test_finalists_without_a_dev_part_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    plan = read(written(tmp_path, finalists={"runs": ["pairs"], "tasks": {"udpos": []}}, measure={}, claims=[]))
+    (tmp_path / "udpos").mkdir()
+    for split in ("train", "test", "dev"):
+        if split == "dev":
+            with pytest.raises(BadInput, match="no dev part for udpos in 'en'"):
+                check_data(plan, tmp_path)
+        (tmp_path / "udpos" / f"{split}-en.tsv").write_text("a\tNOUN\n\n", encoding="utf-8")
+    check_data(plan, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["papers", "rosetta"])
+def test_the_plans_of_real_text_fit_the_public_benchmarks(name: str) -> None:
     root = os.environ.get("CROSSLING_DATA")
     if not root or not (Path(root) / "eval" / "tatoeba").is_dir():
         pytest.skip("CROSSLING_DATA names no folder with the real benchmarks")
-    plan, data = read("papers"), Path(root) / "eval"
+    plan, data = read(name), Path(root) / "eval"
     check_data(plan, data)
     assert len(read_tatoeba(data, plan.measure["tatoeba"])) == 28
     assert len(read_gold(data, plan.measure["word-alignment"])) >= 5

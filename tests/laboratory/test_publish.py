@@ -1,81 +1,108 @@
-"""benchmarks/publish.py: the page of the repository is made of what laboratories wrote."""
+"""benchmarks/publish.py: the page of the repository is made of the boards of laboratories."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "publish.py"
+AROUND = "# before\n<!-- made by benchmarks/publish.py -->\n| old |\n<!-- until here -->\nafter\n"
+
+Told = dict[str, Any]
 
 
-def laboratory(folder: Path, name: str, state: str = "finished") -> Path:
+def run(name: str, recipe: str, seed: int, tatoeba: float, aer: float, state: str = "finished") -> Told:
+    scores = {"accuracy": {"mean": tatoeba, "layer": 3}}, {"aer": {"mean": aer, "layer": 2}}
+    return {
+        **{"run": name, "recipe": recipe, "seed": seed, "state": state, "cost": COST, "curve": CURVE},
+        "scores": dict(zip(("tatoeba", "word-alignment"), scores, strict=True)),
+    }
+
+
+COST = {"steps": 10, "tokens": 1000, "seconds": 61.0, "flops": {"full": 1e9}}
+CURVE = [
+    {"step": step, "tokens": step, "seconds": 1.0, "flops": 1e8 * step, "value": float(step), "languages": {}}
+    for step in (0, 10)
+]
+
+
+def board(name: str, runs: Sequence[Told], date: str = "2026-01-02") -> Told:
+    plan = {"size": "tiny", "steps": 10, "runs": {each["run"]: {"recipe": each["recipe"]} for each in runs}}
+    command = f"crossling lab {name} -o LAB"
+    return {
+        **{"date": date, "command": command, "device": ["a CPU"], "versions": [{"torch": "2"}]},
+        **{"plan": plan, "runs": [*runs], "claims": []},
+    }
+
+
+def laboratory(folder: Path, told: Told) -> Path:
     folder.mkdir()
-    runs = [{"run": "one", "seed": 0, "state": state}]
-    board = {"date": "2026-01-02", "command": f"crossling lab {name} -o LAB", "runs": runs}
-    (folder / "lab.json").write_text(json.dumps(board), encoding="utf-8")
-    (folder / "results.md").write_text(f"# {name}: what was found\n\n## Scores\n\n![c](curves.svg)\n", encoding="utf-8")
-    (folder / "curves.svg").write_text("<svg/>", encoding="utf-8")
+    (folder / "lab.json").write_text(json.dumps(told), encoding="utf-8")
     return folder
 
 
 def publish(root: Path, *labs: Path) -> subprocess.CompletedProcess[str]:
-    (root / "docs").mkdir(parents=True)
-    (root / "benchmarks" / "results").mkdir(parents=True)
+    (root / "docs").mkdir(parents=True, exist_ok=True)
+    (root / "benchmarks" / "results").mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(SCRIPT), *map(str, labs), "--root", str(root)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_one_page_of_all_laboratories(tmp_path: Path) -> None:
-    labs = laboratory(tmp_path / "a", "embedded"), laboratory(tmp_path / "b", "mine.json")
-    root = tmp_path / "root"
-    done = publish(root, *labs)
+def page(root: Path) -> str:
+    return (root / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_one_page_of_all_boards_that_lie_there(tmp_path: Path) -> None:
+    root, one = tmp_path / "root", run("one", "xlm", 0, 40.0, 50.0)
+    labs = [laboratory(tmp_path / name, board(name, [one])) for name in ("embedded", "mine.json", "rosetta")]
+    done = publish(root, *labs[:2])
     assert done.returncode == 0, done.stderr
-    page = (root / "docs" / "results.md").read_text(encoding="utf-8")
-    assert page.index("## embedded: what was found") < page.index("## mine.json: what was found")
-    assert "### Scores" in page
-    assert "(lab-embedded.svg)" in page
-    assert {file.name for file in (root / "docs").iterdir()} == {"results.md", "lab-embedded.svg", "lab-mine.svg"}
-    stored = root / "benchmarks" / "results" / "2026-01-02-lab-mine.json"
-    assert json.loads(stored.read_text())["runs"][0]["run"] == "one"
+    assert "| one | `xlm` | 1 of 1 | 10 | 1k | 1e+09 | 1 min 1 s | 40.0 (3) | 50.0 (2) |" in page(root)
+    assert "(lab-embedded.svg)" in page(root)
+    assert "<svg" in (root / "docs" / "lab-mine.svg").read_text(encoding="utf-8")
+    assert publish(root, labs[2]).returncode == 0  # the others are read from where they were stored
+    titles = [line for line in page(root).splitlines() if line.startswith("## ")]
+    assert titles == [f"## {name}: what was found" for name in ("rosetta", "embedded", "mine")]
+    stored = {file.name for file in (root / "benchmarks" / "results").iterdir()}
+    assert stored == {f"2026-01-02-lab-{name}.json" for name in ("embedded", "mine", "rosetta")}
+
+
+def test_the_newest_board_of_a_name_counts(tmp_path: Path) -> None:
+    for date, value in (("2026-02-01", 77.0), ("2026-01-31", 33.0)):
+        told = board("embedded", [run("one", "xlm", 0, value, 50.0)], date)
+        assert publish(tmp_path / "root", laboratory(tmp_path / date, told)).returncode == 0
+    assert "77.0 (3)" in page(tmp_path / "root")
+    assert "33.0 (3)" not in page(tmp_path / "root")
 
 
 def test_what_is_under_way_is_named(tmp_path: Path) -> None:
-    done = publish(tmp_path / "root", laboratory(tmp_path / "a", "embedded", "under way"))
+    going = run("two", "xlm", 1, 4.0, 65.0, "under way")
+    done = publish(tmp_path / "root", laboratory(tmp_path / "a", board("embedded", [going])))
     assert done.returncode == 1
     assert "no run is finished" in done.stderr
     assert not (tmp_path / "root" / "docs" / "results.md").exists()
-    lab = laboratory(tmp_path / "b", "embedded")
-    board = json.loads((lab / "lab.json").read_text())
-    board["runs"].append({"run": "two", "seed": 1, "state": "under way"})
-    (lab / "lab.json").write_text(json.dumps(board))
+    lab = laboratory(tmp_path / "b", board("embedded", [run("one", "xlm", 0, 4.0, 65.0), going]))
     assert publish(tmp_path / "other", lab).returncode == 0
-    assert "was not measured: two-1." in (tmp_path / "other" / "docs" / "results.md").read_text(encoding="utf-8")
+    assert "was not measured: two-1." in page(tmp_path / "other")
 
 
 def test_the_table_of_the_readme(tmp_path: Path) -> None:
-    def run(name: str, recipe: str, seed: int, tatoeba: float, aer: float) -> dict[str, Any]:
-        scores = {"tatoeba": {"accuracy": {"mean": tatoeba}}, "word-alignment": {"aer": {"mean": aer}}}
-        return {"run": name, "recipe": recipe, "seed": seed, "state": "finished", "scores": scores}
-
-    lab = laboratory(tmp_path / "a", "papers")
-    board = json.loads((lab / "lab.json").read_text())
-    board["runs"] = [
+    told = [
         run("xlm", "xlm", 0, 4.0, 65.0),
         run("rosetta", "rosetta", 0, 44.0, 56.0),
         run("rosetta", "rosetta", 1, 46.0, 58.0),
         run("rosetta-less", "rosetta", 0, 20.0, 1.0),
         run("xlm-more", "xlm", 0, 6.0, 66.0),
-        run("xlm-most", "xlm", 0, 50.0, 66.0) | {"state": "under way"},
+        run("xlm-most", "xlm", 0, 50.0, 66.0, "under way"),
     ]
-    (lab / "lab.json").write_text(json.dumps(board))
     root = tmp_path / "root"
     root.mkdir()
-    around = "# before\n<!-- made by benchmarks/publish.py -->\n| old |\n<!-- until here -->\nafter\n"
-    (root / "README.md").write_text(around, encoding="utf-8")
-    done = publish(root, lab)
+    (root / "README.md").write_text(AROUND, encoding="utf-8")
+    done = publish(root, laboratory(tmp_path / "a", board("papers", told)))
     assert done.returncode == 0, done.stderr
     lines = (root / "README.md").read_text(encoding="utf-8").splitlines()
     assert lines[:2] == ["# before", "<!-- made by benchmarks/publish.py -->"]
@@ -88,12 +115,25 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
     ]
 
 
-def test_a_board_without_a_finished_recipe_leaves_the_readme_alone(tmp_path: Path) -> None:
-    lab = laboratory(tmp_path / "a", "papers")
-    board = json.loads((lab / "lab.json").read_text())
-    board["runs"] = [{"run": "b", "seed": 0, "state": "under way"}]
-    (lab / "lab.json").write_text(json.dumps(board))
-    done = publish(tmp_path / "root", lab)
+def test_a_board_without_a_finished_run_leaves_the_readme_alone(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "README.md").write_text(AROUND, encoding="utf-8")
+    lab = laboratory(tmp_path / "a", board("papers", [run("xlm", "xlm", 0, 4.0, 65.0, "under way")]))
+    done = publish(root, lab)
     assert done.returncode == 1
-    assert "no run is finished" in done.stderr
     assert "Traceback" not in done.stderr
+    assert (root / "README.md").read_text(encoding="utf-8") == AROUND
+
+
+def test_the_page_of_this_repository_is_made_of_its_boards(tmp_path: Path) -> None:
+    ours = SCRIPT.parent.parent
+    root = tmp_path / "root"
+    (root / "benchmarks" / "results").mkdir(parents=True)
+    for file in (ours / "benchmarks" / "results").glob("*-lab-*.json"):
+        (root / "benchmarks" / "results" / file.name).write_bytes(file.read_bytes())
+    (root / "README.md").write_bytes((ours / "README.md").read_bytes())
+    done = publish(root)
+    assert done.returncode == 0, done.stderr
+    assert page(root) == (ours / "docs" / "results.md").read_text(encoding="utf-8")
+    assert (root / "README.md").read_bytes() == (ours / "README.md").read_bytes()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     str | None,
-    typer.Option(help="A run, an exported folder, or a Hugging Face encoder; if not said the one that ships, if any."),
+    typer.Option(help="A run, an exported folder, or a Hugging Face encoder; if not said the one that ships."),
 ]
 Layer = Annotated[
     int | None, typer.Option(help="0 is the embeddings; if not said the model's universal layer, else two thirds up.")
@@ -56,7 +56,7 @@ def evaluate(
         str | None,
         typer.Argument(
             help="A run, an exported or fine-tuned folder, a translator, or a Hugging Face encoder; if not said the"
-            " one that ships, if any."
+            " one that ships."
         ),
     ] = None,
     out: Annotated[
@@ -109,7 +109,7 @@ def align(
 ) -> None:
     """Word alignments, one line of Pharaoh `i-j` links for each line of the file.
 
-    Example: crossling align pairs.txt --model run
+    Example: crossling align pairs.txt
     """
     from crossling.box import folder
     from crossling.evaluate.links import check_methods
@@ -136,7 +136,7 @@ def embed(
 ) -> None:
     """Sentence vectors of a file of any length; one that was stopped is gone on with.
 
-    Example: crossling embed sentences.txt -o vectors.npy --model run
+    Example: crossling embed sentences.txt -o vectors.npy
     """
     from crossling.box import folder
     from crossling.evaluate.asked import check_pooling
@@ -170,7 +170,7 @@ def mine(
 ) -> None:
     """Translations in two piles of sentences, best first: score TAB source TAB target, each sentence at most once.
 
-    Example: crossling mine german.txt english.txt --model run --threshold 1.05
+    Example: crossling mine german.txt english.txt --threshold 1.05
     """
     from crossling.box import folder
     from crossling.evaluate.asked import check_pooling

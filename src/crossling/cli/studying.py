@@ -15,7 +15,9 @@ from crossling.cli.options import Json
 
 
 def lab(
-    plan: Annotated[str, typer.Argument(help="papers, embedded, embedded-all, or a plan of your own (.json).")],
+    plan: Annotated[
+        str, typer.Argument(help="papers, rosetta, embedded, embedded-all, or a plan of your own (.json).")
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="LAB", help="The folder to write.")],
     shards: Annotated[Path | None, typer.Option(help="A folder made by crossling encode, for all runs.")] = None,
     data: Annotated[Path | None, typer.Option(help="A folder of benchmark data.")] = None,

@@ -102,7 +102,8 @@ def check_data(plan: Plan, data: Path) -> None:
         Asked([task], data, languages=languages or None).check()
         choose(TASKS[task](data), languages or None, data / task)
     for task in plan.finalists.tasks:
-        SETS[task].source(data)
+        _, language = SETS[task].source(data)
+        SETS[task].development(data, language)
         if not SETS[task].scorable(data):
             raise BadInput(f"{data / task}: nothing to score finalists on; put the test files of {task} there")
 

@@ -145,8 +145,13 @@ def read(plan: Path | str) -> Plan:
         stored = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{file}: not a readable plan ({error}); expected JSON as docs/lab.md shows it") from None
-    found = _Reader(str(file)).plan(name, stored)
-    _check(found, str(file))
+    return parse(name, stored, str(file))
+
+
+def parse(name: str, stored: Any, where: str) -> Plan:
+    """A plan as its file has it, or a board; `where` is what an error begins with."""
+    found = _Reader(where).plan(name, stored)
+    _check(found, where)
     return found
 
 
