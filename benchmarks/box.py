@@ -1,7 +1,7 @@
 """The model that ships, from its text to the folder in the package.
 
     python benchmarks/box.py corpora PRETRAIN -o CORPORA --against DATA
-    python benchmarks/box.py build --run RUN --shards SHARDS --corpora CORPORA --data DATA --layers 6
+    python benchmarks/box.py build --run RUN --shards SHARDS --corpora CORPORA --data DATA --layers 5
 
 `corpora` keeps of PRETRAIN (multi-way sets in multi/, text in text/) the languages of the box, and no set whose licence
 is non-commercial, forbids derivatives or is not stated. Rows of several sentences become a row for each where two
@@ -50,6 +50,7 @@ from crossling.evaluate.files import gold_files, tatoeba_files
 from crossling.evaluate.scores import Row
 from crossling.export import export
 from crossling.export.facts import facts
+from crossling.export.folder import FACTS
 from crossling.load import load
 from crossling.progress import watched
 from crossling.quality import overlap
@@ -328,7 +329,7 @@ def build(run: Path, shards: Path, corpora: Path, data: Path, out: Path, layers:
         # tokenizer.json holds the same, and more.
         if reuse_without(made / "sentencepiece.model") != Vocabulary.load(run / "vocab"):
             raise BadInput(f"{run}: its tokenizer.json does not give its vocabulary back; export it again")
-        size = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
+        size = _size(made)
         if size + CARD > LARGEST:
             raise BadInput(
                 f"{run}: {size / 2**20:.2f} MiB in 8 bits, and the box is for {LARGEST >> 20}; train a smaller"
@@ -350,12 +351,21 @@ def build(run: Path, shards: Path, corpora: Path, data: Path, out: Path, layers:
         }
         write_json(made / "box.json", known)
         (made / "README.md").write_text(with_more(made / "README.md", known, figures), encoding="utf-8")
+        size = _size(made)
         shutil.copytree(made, new, dirs_exist_ok=True)
     return {**known, "size": size}
 
 
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
 def reuse_without(file: Path) -> Vocabulary:
+    """The vocabulary of an export when this file of it is gone."""
     file.unlink()
+    known = file.parent / FACTS
+    told = read_json(known, "of an export")
+    write_json(known, {**told, "files": [name for name in told["files"] if name != file.name]})
     return reuse(file.parent)
 
 
@@ -403,6 +413,9 @@ def with_more(card: Path, known: dict[str, Any], figures: Sequence[Figures]) -> 
     for exported, boxed in (
         ("# license: yours to choose; what the text allows decides", "license: apache-2.0"),
         (f'xl.load("{CALLED}")  # this folder', "xl.load()  # this model"),
+        ("after `import crossling`:", "after `import crossling.box`:"),
+        (f'from_pretrained("{CALLED}")', "from_pretrained(crossling.box.folder())"),
+        (f'SentenceTransformer("{CALLED}")', "SentenceTransformer(str(crossling.box.folder()))"),
         (
             "Nothing has been measured yet.",
             "Retrieval and word alignment, before 8 bits and after: see What 8 bits cost.",

@@ -3,8 +3,8 @@
     python benchmarks/publish.py [LAB...]
 
 The board of each LAB goes to benchmarks/results/DATE-lab-NAME.json. docs/results.md and docs/lab-NAME.svg are then made
-of the newest board of every name that lies there: nothing in them is written by hand. The README's table is made of the
-board of `papers`: its recipes, and those of their variants that found more.
+of the newest board of every name that lies there: nothing in them is written by hand. So are the README's tables, of
+`papers` and `rosetta`: their recipes, and of each the variant that found most.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from crossling.disk import new_file
+from crossling.errors import BadInput
 from crossling.laboratory.plan import parse
 from crossling.laboratory.results import CURVES, write_results
 
@@ -32,15 +31,15 @@ made by `python benchmarks/publish.py`, nothing by hand. Boards with all scores 
 [benchmarks/results](../benchmarks/results). Translators and VECO's Table 5: [translation.md](translation.md); which
 bitext is damaged: [audit.md](audit.md); speed: [speed.md](speed.md); what was tried on the way: [log.md](log.md).
 """
-HEADLINE = "papers"  # the plan of the README's table
-ORDER = (HEADLINE, "rosetta")  # what comes first
-BEGIN, END = "<!-- made by benchmarks/publish.py -->", "<!-- until here -->"
+HEADLINES = ("papers", "rosetta")  # the plans of the README's tables; the others come after them
+BEGIN, END = "<!-- {}: made by benchmarks/publish.py -->", "<!-- until here -->"
 COLUMNS = {
     "Tatoeba-28 %": ("tatoeba", "accuracy"),
     "AER, 5 pairs": ("word-alignment", "aer"),
     "XNLI %": ("xnli", "accuracy"),
     "POS F1": ("udpos", "f1"),
     "NER F1": ("panx", "f1"),
+    "XQuAD F1": ("xquad", "f1"),
 }
 
 
@@ -49,44 +48,66 @@ def main() -> None:
     parser.add_argument("labs", nargs="*", type=Path, metavar="LAB")
     parser.add_argument("--root", type=Path, default=ROOT, help="of the repository")
     asked = parser.parse_args()
-    stored = asked.root / "benchmarks" / "results"
-    for lab in asked.labs:
-        board = json.loads((lab / "lab.json").read_text(encoding="utf-8"))
-        if not any(run["state"] == "finished" for run in board["runs"]):
-            sys.exit(f"{lab}: no run is finished; run the laboratory first")
-        with new_file(stored / f"{board['date']}-lab-{_name(board)}.json") as new:
-            new.write_text(json.dumps(board, separators=(",", ":")) + "\n", encoding="utf-8")
-    parts = [HEAD]
-    for name, board in _boards(stored).items():
-        parts.append(_section(name, board, asked.root / "docs"))
-        if name == HEADLINE:
-            _headline(asked.root / "README.md", board)
-    with new_file(asked.root / "docs" / "results.md") as new:
-        new.write_text("\n".join(parts), encoding="utf-8")
+    try:
+        publish(asked.labs, asked.root)
+    except BadInput as error:
+        parser.exit(2, f"publish: {error}\n")
     print(asked.root / "docs" / "results.md")
+
+
+def publish(labs: Sequence[Path], root: Path) -> None:
+    stored, docs, readme = root / "benchmarks" / "results", root / "docs", root / "README.md"
+    given = [_read(lab / "lab.json") for lab in labs]
+    for lab, board in zip(labs, given, strict=True):
+        if not any(run["state"] == "finished" for run in board["runs"]):
+            raise BadInput(f"{lab}: no run is finished; run the laboratory first")
+    boards = _newest([*map(_read, sorted(stored.glob("*-lab-*.json"))), *given])
+    pages = {name: _page(name, board) for name, board in boards.items()}
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    for name in HEADLINES:
+        text = _with_table(readme, text, name, boards[name]) if name in boards else text
+    for board in given:
+        _write(stored / f"{board['date']}-lab-{_name(board)}.json", json.dumps(board, separators=(",", ":")) + "\n")
+    for name, (_, curves) in pages.items():
+        if curves:
+            _write(docs / f"lab-{name}.svg", curves)
+    _write(docs / "results.md", "\n".join([HEAD, *(page for page, _ in pages.values())]))
+    if text:
+        _write(readme, text)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        board = json.loads(file.read_text(encoding="utf-8"))
+        _name(board)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput(f"{file}: expected the board of a laboratory; give its folder") from None
+    return board
+
+
+def _write(file: Path, text: str) -> None:
+    with new_file(file) as new:
+        new.write_text(text, encoding="utf-8")
 
 
 def _name(board: Mapping[str, Any]) -> str:
     return Path(re.search(r"crossling lab (\S+)", board["command"])[1]).stem  # type: ignore[index]
 
 
-def _boards(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """The newest of each name: those of ORDER first."""
-    newest = {}
-    for file in sorted(folder.glob("*-lab-*.json")):  # by date
-        board = json.loads(file.read_text(encoding="utf-8"))
-        newest[_name(board)] = board
-    return {name: newest[name] for name in [*(each for each in ORDER if each in newest), *sorted(newest)]}
+def _newest(boards: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of each name; those of the README first. Of two of one day the later one given."""
+    newest = {_name(board): board for board in sorted(boards, key=lambda board: board["date"])}
+    return {name: newest[name] for name in [*(each for each in HEADLINES if each in newest), *sorted(newest)]}
 
 
-def _section(name: str, board: Mapping[str, Any], docs: Path) -> str:
+def _page(name: str, board: Mapping[str, Any]) -> tuple[str, str]:
+    """The section of a board, and its curves as a picture, if there are any."""
     with tempfile.TemporaryDirectory(prefix="crossling-") as scratch:
-        page = write_results(Path(scratch), parse(name, board["plan"], name), board)
-        text = page.read_text(encoding="utf-8")
-        if (page.parent / CURVES).is_file():
-            shutil.copy(page.parent / CURVES, docs / f"lab-{name}.svg")
-            text = text.replace(f"({CURVES})", f"(lab-{name}.svg)")
-    return re.sub(r"^#", "##", text, flags=re.MULTILINE) + _unfinished(board)
+        page = write_results(Path(scratch), parse(name, board["plan"], f"board of {name}"), board)
+        text, picture = page.read_text(encoding="utf-8"), page.parent / CURVES
+        curves = picture.read_text(encoding="utf-8") if picture.is_file() else ""
+    text = text.replace(f"({CURVES})", f"(lab-{name}.svg)")
+    return re.sub(r"^#", "##", text, flags=re.MULTILINE) + _unfinished(board), curves
 
 
 def _unfinished(board: Mapping[str, Any]) -> str:
@@ -94,33 +115,31 @@ def _unfinished(board: Mapping[str, Any]) -> str:
     return f"\nNot finished, so that something of it was not measured: {', '.join(left)}.\n" if left else ""
 
 
-def _headline(readme: Path, board: Mapping[str, Any]) -> None:
-    """The README's table, the best at retrieval first: every recipe, and where one of its variants found more, that."""
+def _with_table(readme: Path, text: str, name: str, board: Mapping[str, Any]) -> str:
+    """The README with the table of a board, the best at retrieval first: every recipe, and where one of its variants
+    found more, that."""
     told: dict[str, list[Mapping[str, Any]]] = {}
     for run in board["runs"]:
-        if run["state"] == "finished":
-            told.setdefault(run["run"], []).append(run)
+        told.setdefault(run["run"], []).append(run)
     cells = {run: [_mean(own, *column) for column in COLUMNS.values()] for run, own in told.items()}
-    order = sorted(cells, key=lambda run: -(cells[run][0] or 0.0))
+    order = sorted((run for run in cells if cells[run][0] is not None), key=lambda run: -(cells[run][0] or 0.0))
     recipe_of = {run: own[0]["recipe"] for run, own in told.items()}
     ahead = {recipe_of[run]: run for run in reversed(order)}  # of each recipe's runs
     shown = [run for run in order if run in (recipe_of[run], ahead[recipe_of[run]])]
-    if not shown:
-        sys.exit(f"{readme}: no recipe of {HEADLINE} is finished; run the laboratory until one is")
-    best = []
-    for place, (_, metric) in enumerate(COLUMNS.values()):
+    measured = [place for place in range(len(COLUMNS)) if any(cells[run][place] is not None for run in shown)]
+    best = {}
+    for place in measured:
         there = [value for run in shown if (value := cells[run][place]) is not None]
-        best.append((min if metric == "aer" else max)(there, default=0.0))
-    lines = [f"| recipe | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
+        best[place] = (min if [*COLUMNS.values()][place][1] == "aer" else max)(there)
+    lines = [f"| recipe | {' | '.join([*COLUMNS][place] for place in measured)} |", f"|---|{'---|' * len(measured)}"]
     for run in shown:
-        lines.append(f"| `{run}` | {' | '.join(map(_cell, cells[run], best))} |")
-    text = readme.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
+        lines.append(f"| `{run}` | {' | '.join(_cell(cells[run][place], best[place]) for place in measured)} |")
+    before, begin, rest = text.partition(BEGIN.format(name))
     _, end, after = rest.partition(END)
     if not end:
-        sys.exit(f"{readme}: expected {BEGIN!r} and after it {END!r} around the table of results; put them there")
-    with new_file(readme) as new:
-        new.write_text(f"{before}{begin}\n{chr(10).join(lines)}\n{end}{after}", encoding="utf-8")
+        expected = f"{BEGIN.format(name)!r} and after it {END!r}"
+        raise BadInput(f"{readme}: expected {expected} around the table of {name}; put them there")
+    return f"{before}{begin}\n{chr(10).join(lines)}\n{end}{after}"
 
 
 def _mean(told: Sequence[Mapping[str, Any]], task: str, metric: str) -> float | None:

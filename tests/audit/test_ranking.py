@@ -178,6 +178,15 @@ def test_a_run_that_was_not_measured_says_what_to_run(full_recipe: Recipe, tmp_p
         audit(run)
 
 
+def test_of_a_run_without_bitext_the_command_adds_some(tmp_path: Path) -> None:
+    recipe = xl.recipes.xlm_r("tiny")
+    run = write(tmp_path / "run", recipe, LOSSES)
+    (run / FILE).unlink()
+    with pytest.raises(BadInput, match=r"xlm_r --shards SHARDS -o RUN --set tlm=on --set dro=on"):
+        audit(run)
+    assert recipe.set(["tlm=on", "dro=on"]).dro  # which is not refused
+
+
 def test_a_run_that_has_hardly_begun(recipe: Recipe, tmp_path: Path) -> None:
     run = write(tmp_path / "run", recipe, LOSSES)
     (run / FILE).write_text((run / FILE).read_text().splitlines()[0] + "\n")

@@ -142,7 +142,7 @@ def test_what_was_stopped_goes_on(
     whole = evaluate(encoder, ["tatoeba"], two_tasks)
     out = tmp_path / "out"
     stopped = Stopped(monkeypatch, read=2)
-    with pytest.raises(Interrupted, match=f"what is finished is kept in {out}, and the same command goes on"):
+    with pytest.raises(Interrupted, match=f"what was scored by then is kept in {out}, and the same command goes on"):
         evaluate(encoder, ["tatoeba"], two_tasks, out)
     # Nobody sees a part of it.
     assert predictions.paths(out) == []

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "publish.py"
-AROUND = "# before\n<!-- made by benchmarks/publish.py -->\n| old |\n<!-- until here -->\nafter\n"
+AROUND = "# before\n<!-- papers: made by benchmarks/publish.py -->\n| old |\n<!-- until here -->\nafter\n"
 
 Told = dict[str, Any]
 
@@ -58,7 +60,7 @@ def page(root: Path) -> str:
 
 def test_one_page_of_all_boards_that_lie_there(tmp_path: Path) -> None:
     root, one = tmp_path / "root", run("one", "xlm", 0, 40.0, 50.0)
-    labs = [laboratory(tmp_path / name, board(name, [one])) for name in ("embedded", "mine.json", "rosetta")]
+    labs = [laboratory(tmp_path / name, board(name, [one])) for name in ("embedded", "mine.json", "another")]
     done = publish(root, *labs[:2])
     assert done.returncode == 0, done.stderr
     assert "| one | `xlm` | 1 of 1 | 10 | 1k | 1e+09 | 1 min 1 s | 40.0 (3) | 50.0 (2) |" in page(root)
@@ -66,9 +68,9 @@ def test_one_page_of_all_boards_that_lie_there(tmp_path: Path) -> None:
     assert "<svg" in (root / "docs" / "lab-mine.svg").read_text(encoding="utf-8")
     assert publish(root, labs[2]).returncode == 0  # the others are read from where they were stored
     titles = [line for line in page(root).splitlines() if line.startswith("## ")]
-    assert titles == [f"## {name}: what was found" for name in ("rosetta", "embedded", "mine")]
+    assert titles == [f"## {name}: what was found" for name in ("another", "embedded", "mine")]
     stored = {file.name for file in (root / "benchmarks" / "results").iterdir()}
-    assert stored == {f"2026-01-02-lab-{name}.json" for name in ("embedded", "mine", "rosetta")}
+    assert stored == {f"2026-01-02-lab-{name}.json" for name in ("embedded", "mine", "another")}
 
 
 def test_the_newest_board_of_a_name_counts(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_the_newest_board_of_a_name_counts(tmp_path: Path) -> None:
 def test_what_is_under_way_is_named(tmp_path: Path) -> None:
     going = run("two", "xlm", 1, 4.0, 65.0, "under way")
     done = publish(tmp_path / "root", laboratory(tmp_path / "a", board("embedded", [going])))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "no run is finished" in done.stderr
     assert not (tmp_path / "root" / "docs" / "results.md").exists()
     lab = laboratory(tmp_path / "b", board("embedded", [run("one", "xlm", 0, 4.0, 65.0), going]))
@@ -97,7 +99,7 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
         run("rosetta", "rosetta", 1, 46.0, 58.0),
         run("rosetta-less", "rosetta", 0, 20.0, 1.0),
         run("xlm-more", "xlm", 0, 6.0, 66.0),
-        run("xlm-most", "xlm", 0, 50.0, 66.0, "under way"),
+        run("xlm-most", "xlm", 0, 50.0, 66.0, "under way") | {"scores": {}},
     ]
     root = tmp_path / "root"
     root.mkdir()
@@ -105,11 +107,11 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
     done = publish(root, laboratory(tmp_path / "a", board("papers", told)))
     assert done.returncode == 0, done.stderr
     lines = (root / "README.md").read_text(encoding="utf-8").splitlines()
-    assert lines[:2] == ["# before", "<!-- made by benchmarks/publish.py -->"]
+    assert lines[:2] == ["# before", "<!-- papers: made by benchmarks/publish.py -->"]
     assert lines[4:] == [
-        "| `rosetta` | **45.0** | **57.0** | – | – | – |",
-        "| `xlm-more` | 6.0 | 66.0 | – | – | – |",
-        "| `xlm` | 4.0 | 65.0 | – | – | – |",
+        "| `rosetta` | **45.0** | **57.0** |",
+        "| `xlm-more` | 6.0 | 66.0 |",
+        "| `xlm` | 4.0 | 65.0 |",
         "<!-- until here -->",
         "after",
     ]
@@ -121,9 +123,33 @@ def test_a_board_without_a_finished_run_leaves_the_readme_alone(tmp_path: Path) 
     (root / "README.md").write_text(AROUND, encoding="utf-8")
     lab = laboratory(tmp_path / "a", board("papers", [run("xlm", "xlm", 0, 4.0, 65.0, "under way")]))
     done = publish(root, lab)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert (root / "README.md").read_text(encoding="utf-8") == AROUND
+
+
+@pytest.mark.parametrize(
+    ("board_of", "sentence"),
+    [
+        (None, "lab.json: expected the board of a laboratory"),
+        ("not JSON", "lab.json: expected the board of a laboratory"),
+        ({**board("embedded", []), "command": "something else"}, "lab.json: expected the board of a laboratory"),
+        (board("embedded", [run("one", "xlmm", 0, 4.0, 65.0)]), "board of embedded: run one"),
+        (board("papers", [run("one", "xlm", 0, 4.0, 65.0)]), "README.md: expected '<!-- papers: made by"),
+    ],
+)
+def test_what_cannot_be_published_is_one_sentence(tmp_path: Path, board_of: Any, sentence: str) -> None:
+    lab = laboratory(tmp_path / "a", board_of)
+    if board_of is None:
+        (lab / "lab.json").unlink()
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "README.md").write_text("no table here\n", encoding="utf-8")
+    done = publish(root, lab)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert sentence in line
+    assert [file.name for file in root.rglob("*") if file.is_file()] == ["README.md"]  # nothing by half
 
 
 def test_the_page_of_this_repository_is_made_of_its_boards(tmp_path: Path) -> None:
@@ -136,4 +162,6 @@ def test_the_page_of_this_repository_is_made_of_its_boards(tmp_path: Path) -> No
     done = publish(root)
     assert done.returncode == 0, done.stderr
     assert page(root) == (ours / "docs" / "results.md").read_text(encoding="utf-8")
+    for picture in (root / "docs").glob("*.svg"):
+        assert picture.read_bytes() == (ours / "docs" / picture.name).read_bytes()
     assert (root / "README.md").read_bytes() == (ours / "README.md").read_bytes()

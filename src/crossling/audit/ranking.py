@@ -89,8 +89,9 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 def _unmeasured(run: Path) -> str:
     if not (run / "recipe.json").is_file():
         return f"{run}: no run here (expected recipe.json); give a folder made by crossling pretrain"
-    name = Recipe.load(run / "recipe.json").name
+    recipe = Recipe.load(run / "recipe.json")
+    pairs = any(task.stream == "pairs" for task in recipe.objectives.values())
     return (
         f"{run}: this run did not measure its corpora (no {FILE}); train one that does:"
-        f" crossling pretrain {name} --shards SHARDS -o RUN --set dro=on"
+        f" crossling pretrain {recipe.name} --shards SHARDS -o RUN {'' if pairs else '--set tlm=on '}--set dro=on"
     )

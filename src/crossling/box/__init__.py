@@ -14,7 +14,7 @@ def folder() -> Path:
     """Where it lies."""
     if not (FOLDER / "config.json").is_file():
         raise BadInput(
-            "no model is named, and none ships with this version yet; give a run, an exported folder, or a Hugging Face"
+            "no model is named, and this installation has none in it; give a run, an exported folder, or a Hugging Face"
             " encoder"
         )
     return FOLDER

@@ -107,7 +107,8 @@ def align(
     method: Annotated[str, typer.Option(help="ot, argmax or itermax.")] = "ot",
     json_: Json = False,
 ) -> None:
-    """Word alignments, one line of Pharaoh `i-j` links for each line of the file.
+    """Word alignments, one line of Pharaoh `i-j` links for each line of the file. Words are what stands between spaces:
+    put spaces between those of Chinese, Japanese or Thai first.
 
     Example: crossling align pairs.txt
     """
@@ -317,7 +318,7 @@ def _print_chosen(models: Sequence[Summary], metrics: Sequence[str]) -> None:
     for found in models:
         for layer, value in found.by_layer.items():
             values.setdefault((found.model, _set_name(found), found.protocol, layer), {})[found.metric] = value
-    table = Table("model", "task", "protocol", "layer", *metrics, title="At the layers chosen: mean, %")
+    table = Table("model", "task", "protocol", "layer", *metrics, title="At the layer that the protocol names: mean, %")
     for (*names, layer), own in values.items():
         table.add_row(*names, str(layer), *(f"{own[metric]:.1f}" if metric in own else "" for metric in metrics))
     Console().print(table)

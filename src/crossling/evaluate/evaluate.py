@@ -65,7 +65,7 @@ def evaluate(
             if task in shared:
                 rows += evaluate_tuned(name, asked.data, asked.out, task, recompute, shared[task])
     except KeyboardInterrupt:
-        goes_on = f"what is finished is kept in {out}, and the same command goes on"
+        goes_on = f"what was scored by then is kept in {out}, and the same command goes on with the rest"
         raise Interrupted(f"interrupted; {goes_on if out else 'nothing is kept without -o'}") from None
     return rows
 
