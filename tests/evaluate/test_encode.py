@@ -54,6 +54,7 @@ def test_embed_is_one_layer_of_pooled(encoder: Encoder) -> None:
     pooled = encoder.pooled(SENTENCES)
     assert encoder.layers == 3
     assert encoder.universal_layer == 2
+    assert repr(encoder) == f"<{encoder.name}: {encoder.layers} layers of {encoder.width}, sentences at layer 2>"
     np.testing.assert_array_equal(encoder.embed(SENTENCES), pooled[2])
     np.testing.assert_array_equal(encoder.embed(SENTENCES, layer=0), pooled[0])
     np.testing.assert_array_equal(encoder.pooled(SENTENCES, layers=[3, 1]), pooled[[3, 1]])

@@ -55,6 +55,9 @@ class Encoder:
             raise BadInput(f"{name}: no tokenizer with a padding token; give the tokenizer the model was trained with")
         self.universal_layer = round(self.layers * 2 / 3) if universal_layer is None else self.layer(universal_layer)
 
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.layers} layers of {self.width}, sentences at layer {self.universal_layer}>"
+
     def pooled(
         self,
         sentences: Sequence[str],
