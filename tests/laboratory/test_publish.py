@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -47,18 +48,47 @@ def laboratory(folder: Path, told: Told) -> Path:
     return folder
 
 
-def publish(root: Path, *labs: Path) -> subprocess.CompletedProcess[str]:
-    (root / "docs").mkdir(parents=True, exist_ok=True)
-    (root / "benchmarks" / "results").mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(SCRIPT), *map(str, labs), "--root", str(root)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+class Ended(NamedTuple):
+    returncode: int
+    stderr: str
+
+
+Publish = Callable[..., Ended]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("publish", SCRIPT)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def publish(script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Publish:
+    """The command, for the repository in a folder."""
+
+    def publish(root: Path, *labs: Path) -> Ended:
+        (root / "docs").mkdir(parents=True, exist_ok=True)
+        (root / "benchmarks" / "results").mkdir(parents=True, exist_ok=True)
+        monkeypatch.setattr(sys, "argv", ["publish.py", *map(str, labs), "--root", str(root)])
+        try:
+            script.main()
+            status = 0
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        return Ended(status, capsys.readouterr().err)
+
+    return publish
 
 
 def page(root: Path) -> str:
     return (root / "docs" / "results.md").read_text(encoding="utf-8")
 
 
-def test_one_page_of_all_boards_that_lie_there(tmp_path: Path) -> None:
+def test_one_page_of_all_boards_that_lie_there(publish: Publish, tmp_path: Path) -> None:
     root, one = tmp_path / "root", run("one", "xlm", 0, 40.0, 50.0)
     labs = [laboratory(tmp_path / name, board(name, [one])) for name in ("embedded", "mine.json", "another")]
     done = publish(root, *labs[:2])
@@ -73,7 +103,7 @@ def test_one_page_of_all_boards_that_lie_there(tmp_path: Path) -> None:
     assert stored == {f"2026-01-02-lab-{name}.json" for name in ("embedded", "mine", "another")}
 
 
-def test_the_newest_board_of_a_name_counts(tmp_path: Path) -> None:
+def test_the_newest_board_of_a_name_counts(publish: Publish, tmp_path: Path) -> None:
     for date, value in (("2026-02-01", 77.0), ("2026-01-31", 33.0)):
         told = board("embedded", [run("one", "xlm", 0, value, 50.0)], date)
         assert publish(tmp_path / "root", laboratory(tmp_path / date, told)).returncode == 0
@@ -81,7 +111,7 @@ def test_the_newest_board_of_a_name_counts(tmp_path: Path) -> None:
     assert "33.0 (3)" not in page(tmp_path / "root")
 
 
-def test_what_is_under_way_is_named(tmp_path: Path) -> None:
+def test_what_is_under_way_is_named(publish: Publish, tmp_path: Path) -> None:
     going = run("two", "xlm", 1, 4.0, 65.0, "under way")
     done = publish(tmp_path / "root", laboratory(tmp_path / "a", board("embedded", [going])))
     assert done.returncode == 2
@@ -92,7 +122,7 @@ def test_what_is_under_way_is_named(tmp_path: Path) -> None:
     assert "was not measured: two-1." in page(tmp_path / "other")
 
 
-def test_the_table_of_the_readme(tmp_path: Path) -> None:
+def test_the_table_of_the_readme(publish: Publish, tmp_path: Path) -> None:
     told = [
         run("xlm", "xlm", 0, 4.0, 65.0),
         run("rosetta", "rosetta", 0, 44.0, 56.0),
@@ -117,7 +147,7 @@ def test_the_table_of_the_readme(tmp_path: Path) -> None:
     ]
 
 
-def test_a_board_without_a_finished_run_leaves_the_readme_alone(tmp_path: Path) -> None:
+def test_a_board_without_a_finished_run_leaves_the_readme_alone(publish: Publish, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / "README.md").write_text(AROUND, encoding="utf-8")
@@ -138,7 +168,9 @@ def test_a_board_without_a_finished_run_leaves_the_readme_alone(tmp_path: Path) 
         (board("papers", [run("one", "xlm", 0, 4.0, 65.0)]), "README.md: expected '<!-- papers: made by"),
     ],
 )
-def test_what_cannot_be_published_is_one_sentence(tmp_path: Path, board_of: Any, sentence: str) -> None:
+def test_what_cannot_be_published_is_one_sentence(
+    publish: Publish, tmp_path: Path, board_of: Any, sentence: str
+) -> None:
     lab = laboratory(tmp_path / "a", board_of)
     if board_of is None:
         (lab / "lab.json").unlink()
@@ -152,7 +184,7 @@ def test_what_cannot_be_published_is_one_sentence(tmp_path: Path, board_of: Any,
     assert [file.name for file in root.rglob("*") if file.is_file()] == ["README.md"]  # nothing by half
 
 
-def test_the_page_of_this_repository_is_made_of_its_boards(tmp_path: Path) -> None:
+def test_the_page_of_this_repository_is_made_of_its_boards(publish: Publish, tmp_path: Path) -> None:
     ours = SCRIPT.parent.parent
     root = tmp_path / "root"
     (root / "benchmarks" / "results").mkdir(parents=True)
