@@ -4,11 +4,12 @@
     python benchmarks/translators.py -o WORK --size small --corpora CORPORA [--vocab VOCAB] --data multi30k \\
         --pairs de-en,en-de,fr-en,en-fr,cs-en,en-cs --pretrain-steps 4000 --steps 2000     real text, on a GPU
 
-Two models of one shape are pre-trained on the same shards for the same number of steps, unless they are given
-(--veco RUN, --xlm RUN). Four starts are then trained as one translator of all directions, with the same data, order,
-steps and rate: VECO's, MLM+TLM's (with new cross-attention), random weights, and random weights that were first trained
-to translate the bitext of the corpora for as many steps. VECO's is trained once more in a third of the steps, with a
-schedule of its own: what its curve has after a third was learned at a high rate still. Dev BLEU is looked at as
+Two models of one shape are pre-trained on the same shards for the same number of steps, from nothing or both from one
+run (--init RUN), unless they are given (--veco RUN, --xlm RUN). Four starts are then trained as one translator of all
+directions, with the same data, order, steps and rate: VECO's, MLM+TLM's (with new cross-attention), random weights,
+and random weights that were first trained to translate the bitext of the corpora for as many steps. VECO's is trained
+once more in a third of the steps, with a schedule of its own: what its curve has after a third was learned at a high
+rate still. Dev BLEU is looked at as
 training goes on; test BLEU is that of beam 5. What is finished is not done again, and what was stopped goes on: run it
 until it prints the table. Writes DATE-translators.json and .svg into --results.
 """
@@ -35,8 +36,9 @@ import crossling as xl
 from crossling.babel import Examples
 from crossling.data.shards import Shards
 from crossling.disk import write_json
-from crossling.errors import Interrupted
+from crossling.errors import BadInput, Failed, Interrupted
 from crossling.recipe import Recipe
+from crossling.recipe.recipe import OBJECTIVES
 from crossling.recipes import named
 from crossling.translation.translator import facts, seeds
 
@@ -91,9 +93,16 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only", default=",".join(STARTS))
+    parser.add_argument("--init", help="a run on these shards that both pre-trainings begin as, where VECO's was XLM-R")
     parser.add_argument("--veco", help="a run to start from, in place of a new one")
     parser.add_argument("--xlm", help="the same of MLM+TLM")
-    parser.add_argument("--set", action="append", default=[], dest="differences", help="of pre-training: key=value")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="differences",
+        help="of pre-training: key=value; of an objective, where a recipe has it",
+    )
     parser.add_argument("--tune", action="append", default=[], help="of the translators: key=value")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
@@ -153,12 +162,17 @@ def pretrained(name: str, less: Sequence[str], asked: argparse.Namespace, home: 
             *less,
         ]
     )
-    recipe = _fitted(recipe, TOKENS[asked.size]).set(asked.differences)
-    # Text and pairs take turns in all of them, as in VECO and XLM: the same examples at the same steps.
-    recipe = recipe.but(alternate=True, freeze_steps=0, checkpoint_every=max(1, asked.pretrain_steps // 8))
+    recipe = _fitted(recipe, TOKENS[asked.size])
+    recipe = recipe.set(
+        each for each in asked.differences if each.partition(".")[0] not in {*OBJECTIVES} - {*recipe.objectives}
+    )
+    # Text and pairs take turns in all of them, as in VECO and XLM: the same examples at the same steps. Cross-attention
+    # that is plugged into a trained model learns alone through the warm-up, as in the recipe.
+    alone = asked.pretrain_steps // 10 if asked.init and recipe.model.cross_attention else 0
+    recipe = recipe.but(alternate=True, freeze_steps=alone, checkpoint_every=max(1, asked.pretrain_steps // 8))
     run = home / "-".join([name, *(each.split("=")[0].replace(".", "-") for each in less), str(seed)])
     shards = Shards.open(home / "shards")
-    xl.pretrain(recipe, shards, run, workers=asked.workers)
+    xl.pretrain(recipe, shards, run, workers=asked.workers, init=asked.init)
     return str(run)
 
 
@@ -315,5 +329,5 @@ def drawn(curves: Mapping[str, Sequence[tuple[float, float]]], across: str, up: 
 if __name__ == "__main__":
     try:
         main()
-    except Interrupted as stopped:
+    except (BadInput, Failed, Interrupted) as stopped:
         sys.exit(f"{stopped}")

@@ -54,7 +54,9 @@ def lab(
                 unit.check()
             failed = []
             try:
-                for unit in units:
+                for unit in sorted(
+                    units, key=lambda unit: unit.trial.seeds.index(unit.seed)
+                ):  # second seeds after all first
                     if not unit.finished and (not only or unit.trial.name in only):
                         failed += _work(unit, check)
                         _tell(out, known, units)
