@@ -248,3 +248,24 @@ def test_parts_compiled_for_training_are_not_compiled_for_every_length() -> None
     assert not programs
     translator(**PADDED, decoder_input_ids=SOURCE)
     assert programs
+
+
+@pytest.mark.parametrize("positions", [ABSOLUTE, RELATIVE], ids=["absolute", "relative"])
+def test_parts_compiled_for_training_serve_every_length(positions: dict[str, Any]) -> None:
+    """One program for what was seen first, one for all that is different in size."""
+    torch._dynamo.reset()  # so many programs of a part are made, and other tests have made some
+    translator = made(**positions)
+    programs: list[int] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        programs[-1] += 1
+        return graph
+
+    for block in translator.encoder.blocks:
+        block.compile(backend=backend)
+    for rows, source, target in ((2, 6, 5), (3, 8, 11), (4, 9, 7), (5, 12, 13)):
+        programs.append(0)
+        ids = torch.full((rows, source), 5)
+        translator(ids, attention_mask=torch.ones_like(ids), labels=torch.full((rows, target), 6))
+    assert programs[0] > 0
+    assert programs[2:] == [0, 0]

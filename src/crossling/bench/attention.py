@@ -55,6 +55,12 @@ class Inputs:
         return [self.query_BLHK, self.key_BLHK, self.value_BLHK, self.gate_BHL, self.table_HW]
 
     @property
+    def bias(self) -> Bias:
+        """As the model makes it, which is part of the work."""
+        by_kernel = fused(self.query_BLHK.device, self.query_BLHK.dtype, self.query_BLHK.shape[3])
+        return Bias(self.table_HW if by_kernel else windows(self.table_HW), self.far)
+
+    @property
     def by_heads(self) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [B, H, L, K], as torch wants them."""
         query, key, value = (each.transpose(1, 2) for each in (self.query_BLHK, self.key_BLHK, self.value_BLHK))
@@ -102,8 +108,7 @@ def both_ways(at: Setting, attention: Attention) -> Timing:
 
 
 def ours(inputs: Inputs) -> Tensor:
-    bias = Bias(inputs.table_HW, inputs.far)
-    return attend(inputs.query_BLHK, inputs.key_BLHK, inputs.value_BLHK, bias, inputs.gate_BHL, None)
+    return attend(inputs.query_BLHK, inputs.key_BLHK, inputs.value_BLHK, inputs.bias, inputs.gate_BHL, None)
 
 
 def in_training(at: Setting) -> Attention:
@@ -115,8 +120,7 @@ def in_training(at: Setting) -> Attention:
     gate = Gate(shape[3], shape[2]).to(at.device)
 
     def attention(inputs: Inputs) -> Tensor:
-        bias = Bias(inputs.table_HW, inputs.far)
-        return attend(inputs.query_BLHK, inputs.key_BLHK, inputs.value_BLHK, bias, gate, seen)
+        return attend(inputs.query_BLHK, inputs.key_BLHK, inputs.value_BLHK, inputs.bias, gate, seen)
 
     return attention
 

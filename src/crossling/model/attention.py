@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from crossling.model.config import CrosslingConfig
 from crossling.model.device import runs_kernels
 from crossling.model.past import Past
-from crossling.model.position import Gate, windows
+from crossling.model.position import Gate, RelativePositionTable, windows
 
 kernel: Any
 try:
@@ -38,8 +38,15 @@ class Seen(NamedTuple):
 
 
 class Bias(NamedTuple):
-    by_distance_HW: Tensor
+    values: Tensor  # of every distance, [H, W], for the kernel; elsewhere of every query and key, [H, L, T]
     far: int  # the distance from which on it stays the same
+
+    @classmethod
+    def of(cls, table: RelativePositionTable, tokens: int, by_kernel: bool, queries: int | None = None) -> Bias:
+        """Of a sequence of so many tokens, or its last so many queries. To be made before the blocks: if they wrote it
+        out themselves, each length would have to be compiled by itself."""
+        by_distance_HW = table(tokens)
+        return cls(by_distance_HW if by_kernel else windows(by_distance_HW, queries), table.far)
 
 
 class SelfAttention(nn.Module):
@@ -119,7 +126,7 @@ def attend(
     mask = None if seen is None else seen.unseen_B1LT
     causal = seen is not None and seen.causal
     if bias is not None:
-        bias_HLT = windows(bias.by_distance_HW, query_BLHK.shape[1])
+        bias_HLT = bias.values
         gate_BHL = gate(query_BLHK) if isinstance(gate, Gate) else gate
         gated = bias_HLT if gate_BHL is None else gate_BHL[..., None] * bias_HLT
         if causal:  # which torch does by itself only where nothing else is added

@@ -173,9 +173,8 @@ class CrosslingModel(CrosslingPreTrainedModel):
         if self.config.absolute_positions and tokens > most:
             raise ValueError(f"{tokens} tokens, and the model has {most} positions; cut the text")
 
-    def bias(self, tokens: int) -> Bias | None:
-        """Of all distances in a sequence of so many."""
-        return Bias(self.relative(tokens), self.relative.far) if self.relative is not None else None
+    def bias(self, tokens: int, by_kernel: bool, queries: int | None = None) -> Bias | None:
+        return None if self.relative is None else Bias.of(self.relative, tokens, by_kernel, queries)
 
     def forward(
         self,
@@ -196,10 +195,10 @@ class CrosslingModel(CrosslingPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         hidden_BLD = self.embeddings(input_ids, segments)
-        bias = self.bias(input_ids.shape[1])
         # The same for all layers, so made once.
         width = self.config.hidden_size // self.config.num_attention_heads
         how = hidden_BLD.dtype, fused(hidden_BLD.device, hidden_BLD.dtype, width)
+        bias = self.bias(input_ids.shape[1], how[1])
         seen = see(input_ids.shape, segments, segments, attention_mask, *how)
         paired_seen = see(input_ids.shape, segments, encoder_segments, encoder_attention_mask, *how)
         states = [hidden_BLD]
