@@ -3,8 +3,8 @@
     python benchmarks/publish.py [LAB...]
 
 The board of each LAB goes to benchmarks/results/DATE-lab-NAME.json. docs/results.md and docs/lab-NAME.svg are then made
-of the newest board of every name that lies there: nothing in them is written by hand. So are the README's tables, of
-`papers` and `rosetta`: their recipes, and of each the variant that found most.
+of the newest board of every name that lies there: nothing in them is written by hand. So is the README's table, of
+`papers`: its recipes, and of each the variant that found most; what one seed alone has given is marked.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ made by `python benchmarks/publish.py`, nothing by hand. Boards with all scores 
 [benchmarks/results](../benchmarks/results). Translators and VECO's Table 5: [translation.md](translation.md); which
 bitext is damaged: [audit.md](audit.md); speed: [speed.md](speed.md); what was tried on the way: [log.md](log.md).
 """
-HEADLINES = ("papers", "rosetta")  # the plans of the README's tables; the others come after them
-BEGIN, END = "<!-- {}: made by benchmarks/publish.py -->", "<!-- until here -->"
+HEADLINE = "papers"  # the plan of the README's table
+FIRST = (HEADLINE, "rosetta")  # the others come after them
+BEGIN, END = f"<!-- {HEADLINE}: made by benchmarks/publish.py -->", "<!-- until here -->"
 COLUMNS = {
     "Tatoeba-28 %": ("tatoeba", "accuracy"),
     "AER, 5 pairs": ("word-alignment", "aer"),
@@ -64,8 +65,7 @@ def publish(labs: Sequence[Path], root: Path) -> None:
     boards = _newest([*map(_read, sorted(stored.glob("*-lab-*.json"))), *given])
     pages = {name: _page(name, board) for name, board in boards.items()}
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-    for name in HEADLINES:
-        text = _with_table(readme, text, name, boards[name]) if name in boards else text
+    text = _with_table(readme, text, boards[HEADLINE]) if HEADLINE in boards else text
     for board in given:
         _write(stored / f"{board['date']}-lab-{_name(board)}.json", json.dumps(board, separators=(",", ":")) + "\n")
     for name, (_, curves) in pages.items():
@@ -95,9 +95,9 @@ def _name(board: Mapping[str, Any]) -> str:
 
 
 def _newest(boards: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Of each name; those of the README first. Of two of one day the later one given."""
+    """Of each name. Of two of one day the later one given."""
     newest = {_name(board): board for board in sorted(boards, key=lambda board: board["date"])}
-    return {name: newest[name] for name in [*(each for each in HEADLINES if each in newest), *sorted(newest)]}
+    return {name: newest[name] for name in [*(each for each in FIRST if each in newest), *sorted(newest)]}
 
 
 def _page(name: str, board: Mapping[str, Any]) -> tuple[str, str]:
@@ -115,13 +115,14 @@ def _unfinished(board: Mapping[str, Any]) -> str:
     return f"\nNot finished, so that something of it was not measured: {', '.join(left)}.\n" if left else ""
 
 
-def _with_table(readme: Path, text: str, name: str, board: Mapping[str, Any]) -> str:
-    """The README with the table of a board, the best at retrieval first: every recipe, and where one of its variants
-    found more, that."""
+def _with_table(readme: Path, text: str, board: Mapping[str, Any]) -> str:
+    """The README with the table of the headline's board, the best at retrieval first: every recipe, and where one of
+    its variants found more, that."""
     told: dict[str, list[Mapping[str, Any]]] = {}
     for run in board["runs"]:
         told.setdefault(run["run"], []).append(run)
-    cells = {run: [_mean(own, *column) for column in COLUMNS.values()] for run, own in told.items()}
+    seeds = {run: [_by_seed(own, *column) for column in COLUMNS.values()] for run, own in told.items()}
+    cells = {run: [fmean(found) if found else None for found in own] for run, own in seeds.items()}
     order = sorted((run for run in cells if cells[run][0] is not None), key=lambda run: -(cells[run][0] or 0.0))
     recipe_of = {run: own[0]["recipe"] for run, own in told.items()}
     ahead = {recipe_of[run]: run for run in reversed(order)}  # of each recipe's runs
@@ -133,24 +134,24 @@ def _with_table(readme: Path, text: str, name: str, board: Mapping[str, Any]) ->
         best[place] = (min if [*COLUMNS.values()][place][1] == "aer" else max)(there)
     lines = [f"| recipe | {' | '.join([*COLUMNS][place] for place in measured)} |", f"|---|{'---|' * len(measured)}"]
     for run in shown:
-        lines.append(f"| `{run}` | {' | '.join(_cell(cells[run][place], best[place]) for place in measured)} |")
-    before, begin, rest = text.partition(BEGIN.format(name))
+        lines.append(f"| `{run}` | {' | '.join(_cell(seeds[run][place], best[place]) for place in measured)} |")
+    before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        expected = f"{BEGIN.format(name)!r} and after it {END!r}"
-        raise BadInput(f"{readme}: expected {expected} around the table of {name}; put them there")
+        expected = f"{BEGIN!r} and after it {END!r}"
+        raise BadInput(f"{readme}: expected {expected} around the table of {HEADLINE}; put them there")
     return f"{before}{begin}\n{chr(10).join(lines)}\n{end}{after}"
 
 
-def _mean(told: Sequence[Mapping[str, Any]], task: str, metric: str) -> float | None:
-    found = [run["scores"][task][metric]["mean"] for run in told if metric in run["scores"].get(task, {})]
-    return fmean(found) if found else None
+def _by_seed(told: Sequence[Mapping[str, Any]], task: str, metric: str) -> list[float]:
+    return [run["scores"][task][metric]["mean"] for run in told if metric in run["scores"].get(task, {})]
 
 
-def _cell(value: float | None, best: float) -> str:
-    if value is None:
+def _cell(seeds: Sequence[float], best: float) -> str:
+    if not seeds:
         return "–"
-    return f"**{value:.1f}**" if value == best else f"{value:.1f}"
+    value = fmean(seeds)
+    return (f"**{value:.1f}**" if value == best else f"{value:.1f}") + ("¹" if len(seeds) == 1 else "")
 
 
 if __name__ == "__main__":

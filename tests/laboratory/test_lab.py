@@ -238,6 +238,19 @@ def test_runs_and_seeds_may_be_added(work: Lab, tmp_path: Path) -> None:
     assert weights(tmp_path / "lab" / "runs" / "text-1") != old
 
 
+def test_first_seeds_of_all_runs_come_before_second_ones(work: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def noted(recipe: Any, *_: Any, **__: Any) -> Any:
+        begun.append(f"{recipe.name}-{recipe.seed}")
+        raise Failed("not here")
+
+    monkeypatch.setattr(unit, "pretrain", noted)
+    with pytest.raises(Failed):
+        work(runs={"text": {"recipe": "xlm_r", "seeds": [5, 0]}, "pairs": {"recipe": "xlm", "seeds": [1, 2]}})
+    assert begun == ["xlm_r-5", "xlm-1", "xlm_r-0", "xlm-2"]
+
+
 # ---- several processes --------------------------------------------------------------------------------------
 
 
