@@ -95,7 +95,7 @@ def _name(board: Mapping[str, Any]) -> str:
 
 
 def _newest(boards: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Of each name. Of two of one day the later one given."""
+    """Of each name, in the order of the page. Of two of one day the later one given."""
     newest = {_name(board): board for board in sorted(boards, key=lambda board: board["date"])}
     return {name: newest[name] for name in [*(each for each in FIRST if each in newest), *sorted(newest)]}
 
@@ -130,7 +130,8 @@ def _with_table(readme: Path, text: str, board: Mapping[str, Any]) -> str:
     measured = [place for place in range(len(COLUMNS)) if any(cells[run][place] is not None for run in shown)]
     best = {}
     for place in measured:
-        there = [value for run in shown if (value := cells[run][place]) is not None]
+        most = max(len(seeds[run][place]) for run in shown)  # one lucky seed is not the best
+        there = [fmean(seeds[run][place]) for run in shown if len(seeds[run][place]) == most]
         best[place] = (min if [*COLUMNS.values()][place][1] == "aer" else max)(there)
     lines = [f"| recipe | {' | '.join([*COLUMNS][place] for place in measured)} |", f"|---|{'---|' * len(measured)}"]
     for run in shown:

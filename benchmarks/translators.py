@@ -9,9 +9,8 @@ run (--init RUN), unless they are given (--veco RUN, --xlm RUN). Four starts are
 directions, with the same data, order, steps and rate: VECO's, MLM+TLM's (with new cross-attention), random weights,
 and random weights that were first trained to translate the bitext of the corpora for as many steps. VECO's is trained
 once more in a third of the steps, with a schedule of its own: what its curve has after a third was learned at a high
-rate still. Dev BLEU is looked at as
-training goes on; test BLEU is that of beam 5. What is finished is not done again, and what was stopped goes on: run it
-until it prints the table. Writes DATE-translators.json and .svg into --results.
+rate still. Dev BLEU is looked at as training goes on; test BLEU is that of beam 5. What is finished is not done again,
+and what was stopped goes on: run it until it prints the table. Writes DATE-translators.json and .svg into --results.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def main() -> None:
             print(f"# {start}, seed {seed}", flush=True)
             rows.append(_trained(start, seed, models, data, corpora, pairs, asked))
             print(json.dumps({name: rows[-1][name] for name in ("start", "dev", "test", "seconds")}), flush=True)
-    _tell(rows, asked)
+    _tell(rows, models, asked)
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -93,7 +92,9 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only", default=",".join(STARTS))
-    parser.add_argument("--init", help="a run on these shards that both pre-trainings begin as, where VECO's was XLM-R")
+    parser.add_argument(
+        "--init", help="both pre-trainings begin as this run, of these shards: the paper's VECO began as XLM-R"
+    )
     parser.add_argument("--veco", help="a run to start from, in place of a new one")
     parser.add_argument("--xlm", help="the same of MLM+TLM")
     parser.add_argument(
@@ -111,6 +112,10 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 def prepare(asked: argparse.Namespace) -> tuple[Path, Path, Path]:
     """Where the shards are, the data and the corpora: those given, or embedded languages."""
+    known = {objective for recipe in ("veco", "xlm") for objective in named(recipe, asked.size).objectives}
+    for each in asked.differences:
+        if (part := each.partition(".")[0]) in {*OBJECTIVES} - known:
+            sys.exit(f"--set {each}: neither veco nor xlm has {part}; they have {', '.join(sorted(known))}")
     home, corpora, data = asked.out, asked.corpora, asked.data
     if corpora is None:
         examples = Examples(train=TRAIN, dev=200, test=400)
@@ -163,9 +168,8 @@ def pretrained(name: str, less: Sequence[str], asked: argparse.Namespace, home: 
         ]
     )
     recipe = _fitted(recipe, TOKENS[asked.size])
-    recipe = recipe.set(
-        each for each in asked.differences if each.partition(".")[0] not in {*OBJECTIVES} - {*recipe.objectives}
-    )
+    others = {*OBJECTIVES} - {*recipe.objectives}
+    recipe = recipe.set(each for each in asked.differences if each.partition(".")[0] not in others)
     # Text and pairs take turns in all of them, as in VECO and XLM: the same examples at the same steps. Cross-attention
     # that is plugged into a trained model learns alone through the warm-up, as in the recipe.
     alone = asked.pretrain_steps // 10 if asked.init and recipe.model.cross_attention else 0
@@ -242,7 +246,14 @@ def reached(curve: Sequence[Mapping[str, float]], score: float) -> int | None:
     return next((int(point["step"]) for point in curve if point["bleu"] >= score), None)
 
 
-def _tell(rows: Sequence[dict[str, Any]], asked: argparse.Namespace) -> None:
+def _ended(run: Path) -> dict[str, Any]:
+    """How a pre-training ended: its losses, and what it had read."""
+    last = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    terms = {name: round(last[name], 3) for name in last if f"{name}_accuracy" in last}
+    return {"steps": last["step"], "tokens": last["tokens"], "losses": terms}
+
+
+def _tell(rows: Sequence[dict[str, Any]], models: Mapping[str, str], asked: argparse.Namespace) -> None:
     """The table, the curves, and how many steps each start needs for what random weights reach in all of theirs."""
     random = {row["seed"]: row["curve"][-1] for row in rows if row["start"] == "random"}
     sets = sorted({split for row in rows for split in row["test"]})
@@ -271,6 +282,7 @@ def _tell(rows: Sequence[dict[str, Any]], asked: argparse.Namespace) -> None:
             "device": device,
             "versions": {**versions, "crossling": xl.__version__},
             "command": f"python benchmarks/translators.py {' '.join(sys.argv[1:])}",
+            "pretraining": {name: _ended(Path(run)) for name, run in models.items()},
             "runs": list(rows),
         },
     )

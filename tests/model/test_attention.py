@@ -225,7 +225,7 @@ def test_self_attention_is_wavlms_with_the_update_gate_flipped() -> None:
         table.weight_NH.copy_(theirs.rel_attn_embed.weight)
     hidden = torch.randn(2, 40, 24)
     expected, _, _ = theirs(hidden)
-    assert_close(ours(hidden, Bias.of(table, 40, by_kernel=False), None), expected, atol=1e-5, rtol=1e-4)
+    assert_close(ours(hidden, Bias.of(table(40), table.far, by_kernel=False), None), expected, atol=1e-5, rtol=1e-4)
     by_query = SelfAttention(config.but(gate_input="query"))
     by_query.load_state_dict(ours.state_dict())
-    assert (by_query(hidden, Bias.of(table, 40, by_kernel=False), None) - expected).abs().max() > 1e-2
+    assert (by_query(hidden, Bias.of(table(40), table.far, by_kernel=False), None) - expected).abs().max() > 1e-2

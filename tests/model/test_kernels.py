@@ -80,7 +80,7 @@ def compared(
         made = gate.clone().requires_grad_() if isinstance(gate, Tensor) else gate
         learned = [packed, *([made] if isinstance(made, Tensor) else made.parameters() if made is not None else [])]
         learned += table.parameters() if table is not None else []
-        bias = Bias.of(table, length, kernel) if table is not None else None
+        bias = Bias.of(table(length), table.far, kernel) if table is not None else None
         if kernel:
             weights = made.weights() if isinstance(made, Gate) else made
             distances = (None, 0) if bias is None else bias

@@ -3,6 +3,8 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from torch.testing import assert_close
 from transformers import AutoModel
 
+from crossling.model import attention, transformer
 from crossling.model.config import CrosslingConfig
 from crossling.model.heads import LMHead, RTDHead
 from crossling.model.position import bucket
@@ -238,3 +241,20 @@ def test_the_language_model_head_is_dense_gelu_norm_and_the_table() -> None:
     table = model.embeddings.tokens.weight
     expected = head.norm(F.gelu(hidden @ head.dense.weight.T + head.dense.bias)) @ table.T + head.bias_V
     assert_close(head(hidden, table), expected)
+
+
+def test_the_kernel_reads_the_bias_by_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def attend(query: Tensor, *others: Any) -> Tensor:
+        read.append((*others[3].shape,))
+        return query[:, :, 0]
+
+    kernel = SimpleNamespace(attend=attend, tiles=lambda *_, **__: "tiles")
+    monkeypatch.setattr(attention, "kernel", kernel)
+    for place in (attention, transformer):
+        monkeypatch.setattr(place, "fused", lambda *_: True)
+    ids = torch.full((2, 7), 5)
+    small()(ids)
+    small()(ids, attention_mask=torch.ones_like(ids))
+    assert read == [(2, 13)] * 6

@@ -57,8 +57,8 @@ class Inputs:
     @property
     def bias(self) -> Bias:
         """As the model makes it, which is part of the work."""
-        by_kernel = fused(self.query_BLHK.device, self.query_BLHK.dtype, self.query_BLHK.shape[3])
-        return Bias(self.table_HW if by_kernel else windows(self.table_HW), self.far)
+        query = self.query_BLHK
+        return Bias.of(self.table_HW, self.far, fused(query.device, query.dtype, query.shape[3]))
 
     @property
     def by_heads(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -53,10 +53,10 @@ def lab(
             for unit in units:
                 unit.check()
             failed = []
+            # The first seed of every run comes before the second of any.
+            in_turn = sorted(units, key=lambda unit: unit.trial.seeds.index(unit.seed))
             try:
-                for unit in sorted(
-                    units, key=lambda unit: unit.trial.seeds.index(unit.seed)
-                ):  # second seeds after all first
+                for unit in in_turn:
                     if not unit.finished and (not only or unit.trial.name in only):
                         failed += _work(unit, check)
                         _tell(out, known, units)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from crossling.model.config import CrosslingConfig
 from crossling.model.device import runs_kernels
 from crossling.model.past import Past
-from crossling.model.position import Gate, RelativePositionTable, windows
+from crossling.model.position import Gate, windows
 
 kernel: Any
 try:
@@ -42,11 +42,10 @@ class Bias(NamedTuple):
     far: int  # the distance from which on it stays the same
 
     @classmethod
-    def of(cls, table: RelativePositionTable, tokens: int, by_kernel: bool, queries: int | None = None) -> Bias:
-        """Of a sequence of so many tokens, or its last so many queries. To be made before the blocks: if they wrote it
-        out themselves, each length would have to be compiled by itself."""
-        by_distance_HW = table(tokens)
-        return cls(by_distance_HW if by_kernel else windows(by_distance_HW, queries), table.far)
+    def of(cls, by_distance_HW: Tensor, far: int, by_kernel: bool, queries: int | None = None) -> Bias:
+        """For all queries, or the last so many. To be made before the blocks: if they wrote it out themselves, each
+        length would have to be compiled by itself."""
+        return cls(by_distance_HW if by_kernel else windows(by_distance_HW, queries), far)
 
 
 class SelfAttention(nn.Module):
@@ -118,6 +117,7 @@ def attend(
     suited = bias is not None if seen is None else tiles is not None
     if suited and fused(query_BLHK.device, query_BLHK.dtype, query_BLHK.shape[-1]):
         distances, far = (None, 0) if bias is None else bias
+        assert distances is None or distances.dim() == 2, "written out for plain torch"
         gates = gate.weights() if isinstance(gate, Gate) else gate
         return kernel.attend(query_BLHK, key_BTHK, value_BTHK, gates, distances, far, tiles, dropout)
     if key_BTHK is None or value_BTHK is None:
@@ -127,6 +127,7 @@ def attend(
     causal = seen is not None and seen.causal
     if bias is not None:
         bias_HLT = bias.values
+        assert bias_HLT.dim() == 3, "by distance, for the kernel"
         gate_BHL = gate(query_BLHK) if isinstance(gate, Gate) else gate
         gated = bias_HLT if gate_BHL is None else gate_BHL[..., None] * bias_HLT
         if causal:  # which torch does by itself only where nothing else is added

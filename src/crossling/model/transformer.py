@@ -173,8 +173,11 @@ class CrosslingModel(CrosslingPreTrainedModel):
         if self.config.absolute_positions and tokens > most:
             raise ValueError(f"{tokens} tokens, and the model has {most} positions; cut the text")
 
-    def bias(self, tokens: int, by_kernel: bool, queries: int | None = None) -> Bias | None:
-        return None if self.relative is None else Bias.of(self.relative, tokens, by_kernel, queries)
+    def bias(self, tokens: int, kernel_reads: bool, queries: int | None = None) -> Bias | None:
+        """Of a sequence of so many, and of its last so many queries if not of all, for the attention kernel or not."""
+        return (
+            None if self.relative is None else Bias.of(self.relative(tokens), self.relative.far, kernel_reads, queries)
+        )
 
     def forward(
         self,
@@ -197,10 +200,10 @@ class CrosslingModel(CrosslingPreTrainedModel):
         hidden_BLD = self.embeddings(input_ids, segments)
         # The same for all layers, so made once.
         width = self.config.hidden_size // self.config.num_attention_heads
-        how = hidden_BLD.dtype, fused(hidden_BLD.device, hidden_BLD.dtype, width)
-        bias = self.bias(input_ids.shape[1], how[1])
-        seen = see(input_ids.shape, segments, segments, attention_mask, *how)
-        paired_seen = see(input_ids.shape, segments, encoder_segments, encoder_attention_mask, *how)
+        dtype, kernel_reads = hidden_BLD.dtype, fused(hidden_BLD.device, hidden_BLD.dtype, width)
+        bias = self.bias(input_ids.shape[1], kernel_reads)
+        seen = see(input_ids.shape, segments, segments, attention_mask, dtype, kernel_reads)
+        paired_seen = see(input_ids.shape, segments, encoder_segments, encoder_attention_mask, dtype, kernel_reads)
         states = [hidden_BLD]
         for block in self.blocks[: self.config.output_layer if layers is None else layers]:
             hidden_BLD = block(hidden_BLD, bias, seen, encoder_hidden_states, paired_seen)

@@ -116,7 +116,7 @@ class CrosslingForConditionalGeneration(LanguageModel, GenerationMixin):
         length, past = ids_BL.shape[1], 0 if cache is None else cache.get_seq_length()
         self.encoder.check_length(past + length)
         hidden_BLD = self.encoder.embeddings(ids_BL, past=past)
-        bias = self.encoder.bias(past + length, by_kernel=False, queries=length)
+        bias = self.encoder.bias(past + length, kernel_reads=False, queries=length)
         dtype, device = hidden_BLD.dtype, hidden_BLD.device
         seen = see_left(length, past, present_BT, dtype, device)
         width = self.config.hidden_size // self.config.num_attention_heads
