@@ -27,7 +27,7 @@ from translators import arguments, embedded_pairs, prepare, pretrained, tuning
 
 import crossling as xl
 from crossling.disk import write_json
-from crossling.errors import Interrupted
+from crossling.errors import BadInput, Failed, Interrupted
 
 MODELS: dict[str, tuple[str, tuple[str, ...]]] = {  # the recipe, and what is different in it
     "XLM mono": ("xlm", ("tlm=off",)),
@@ -96,5 +96,8 @@ def _spread(values: Sequence[float]) -> str:
 if __name__ == "__main__":
     try:
         main()
-    except Interrupted as stopped:
-        sys.exit(f"{stopped}")
+    except BadInput as error:
+        print(f"ablation: {error}", file=sys.stderr)
+        sys.exit(2)
+    except (Failed, Interrupted) as stopped:
+        sys.exit(f"ablation: {stopped}")

@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -35,7 +36,7 @@ import crossling as xl
 from crossling.babel import Examples
 from crossling.data.shards import Shards
 from crossling.disk import write_json
-from crossling.errors import BadInput, Failed, Interrupted
+from crossling.errors import BadInput, Failed, Interrupted, nearest
 from crossling.recipe import Recipe
 from crossling.recipe.recipe import OBJECTIVES
 from crossling.recipes import named
@@ -65,6 +66,9 @@ TUNE: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     asked = arguments(__doc__ or "").parse_args()
+    for start in asked.only.split(","):
+        if start not in STARTS:
+            raise BadInput(f"--only {start}: no such start{nearest(start, STARTS)}; there are {', '.join(STARTS)}")
     home, data, corpora = prepare(asked)
     pairs = asked.pairs or ",".join(embedded_pairs(data))
     models = {name: getattr(asked, name) or pretrained(name, (), asked, home, asked.seed) for name in ("veco", "xlm")}
@@ -115,7 +119,7 @@ def prepare(asked: argparse.Namespace) -> tuple[Path, Path, Path]:
     known = {objective for recipe in ("veco", "xlm") for objective in named(recipe, asked.size).objectives}
     for each in asked.differences:
         if (part := each.partition(".")[0]) in {*OBJECTIVES} - known:
-            sys.exit(f"--set {each}: neither veco nor xlm has {part}; they have {', '.join(sorted(known))}")
+            raise BadInput(f"--set {each}: neither veco nor xlm has {part}; they have {', '.join(sorted(known))}")
     home, corpora, data = asked.out, asked.corpora, asked.data
     if corpora is None:
         examples = Examples(train=TRAIN, dev=200, test=400)
@@ -124,7 +128,7 @@ def prepare(asked: argparse.Namespace) -> tuple[Path, Path, Path]:
     if asked.languages:
         corpora = _only(asked.languages.split(","), corpora, home / "corpora")
     if data is None:
-        sys.exit("--corpora without --data: give the folder of parallel text too")
+        raise BadInput("--corpora without --data: give the folder of parallel text too")
     if not (home / "shards" / "manifest.json").is_file():
         vocabulary = asked.vocab or home / "vocab"
         if not (vocabulary / "sentencepiece.model").is_file():
@@ -261,7 +265,7 @@ def _tell(rows: Sequence[dict[str, Any]], models: Mapping[str, str], asked: argp
     print("|---|---|---|---|" + "---|" * (len(sets) + 2))
     for row in rows:
         end = random.get(row["seed"])
-        row["steps_to_random"] = reached(row["curve"], end["bleu"]) if end else None
+        row["steps_to_random"] = reached(row["curve"], end["bleu"]) if end and end["bleu"] else None
         needed = row["steps_to_random"]
         row["share"] = needed / end["step"] if end and needed is not None else None
         share = f"{row['share']:.2f}" if needed is not None else ""
@@ -274,14 +278,15 @@ def _tell(rows: Sequence[dict[str, Any]], models: Mapping[str, str], asked: argp
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-    name = asked.results / f"{date.today()}-translators{'' if asked.corpora else '-embedded'}.json"
+    command = f"python benchmarks/translators.py {' '.join(sys.argv[1:])}"
+    name = _free(asked.results, f"{date.today()}-translators{'' if asked.corpora else '-embedded'}", command)
     write_json(
         name,
         {
             "date": str(date.today()),
             "device": device,
             "versions": {**versions, "crossling": xl.__version__},
-            "command": f"python benchmarks/translators.py {' '.join(sys.argv[1:])}",
+            "command": command,
             "pretraining": {name: _ended(Path(run)) for name, run in models.items()},
             "runs": list(rows),
         },
@@ -294,6 +299,15 @@ def _tell(rows: Sequence[dict[str, Any]], models: Mapping[str, str], asked: argp
     }
     name.with_suffix(".svg").write_text(drawn(curves, "steps", "dev BLEU"), encoding="utf-8")
     print(name)
+
+
+def _free(folder: Path, stem: str, command: str) -> Path:
+    """A file of that day; what another command wrote is left alone."""
+    for number in count(1):
+        file = folder / f"{stem}{'' if number == 1 else f'-{number}'}.json"
+        if not file.is_file() or json.loads(file.read_text(encoding="utf-8"))["command"] == command:
+            return file
+    raise AssertionError
 
 
 def drawn(curves: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str) -> str:
@@ -341,5 +355,8 @@ def drawn(curves: Mapping[str, Sequence[tuple[float, float]]], across: str, up: 
 if __name__ == "__main__":
     try:
         main()
-    except (BadInput, Failed, Interrupted) as stopped:
-        sys.exit(f"{stopped}")
+    except BadInput as error:
+        print(f"translators: {error}", file=sys.stderr)
+        sys.exit(2)
+    except (Failed, Interrupted) as stopped:
+        sys.exit(f"translators: {stopped}")

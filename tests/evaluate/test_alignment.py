@@ -51,6 +51,8 @@ def test_reads_pairs(tmp_path: Path, write: Write) -> None:
     assert read_pairs(write(tmp_path / "pairs", "a b ||| c\nd ||| e f")) == [("a b", "c"), ("d", "e f")]
     with pytest.raises(BadInput, match="line 1 is not `source"):
         read_pairs(write(tmp_path / "pairs", "a b ||| "))
+    with pytest.raises(BadInput, match="no such file"):
+        read_pairs(Path("."))
 
 
 def test_names(tmp_path: Path, write: Write) -> None:

@@ -489,6 +489,29 @@ def test_embedded_languages_are_made_once_with_every_vocabulary(
     assert made == {file: file.stat().st_mtime_ns for file in (tmp_path / "lab").glob("shards-*/manifest.json")}
 
 
+def test_a_plan_is_mended_as_long_as_nothing_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise Failed("not here")
+
+    monkeypatch.setattr(unit, "pretrain", never)
+    sizes = {"sentences": 60, "lemmas": 300, "pieces": 300, "test_sentences": 5, "alignment_sentences": 5}
+
+    def begun(languages: int, of: list[str]) -> None:
+        plan = {"embedded": {"languages": languages, **sizes}, "measure": {"tatoeba": of}, "claims": []}
+        lab(written(tmp_path, **plan), tmp_path / "lab")
+
+    with pytest.raises(BadInput, match="languages: 1 given, expected 2 to 40"):
+        begun(1, [])
+    with pytest.raises(BadInput, match="zz"):
+        begun(2, ["zz"])
+    with pytest.raises(Failed, match="not here"):
+        begun(3, [])
+    assert len([*(tmp_path / "lab" / "languages" / "corpora" / "text").iterdir()]) == 3
+    (tmp_path / "lab" / "runs").mkdir(exist_ok=True)
+    with pytest.raises(BadInput, match=r"begun with another plan \(different: embedded\)"):
+        begun(2, [])
+
+
 def test_the_verb_ends_with_its_sentence(
     crossling: Callable[..., tuple[int, str, str]], shards: Shards, babel_folder: Path, tmp_path: Path
 ) -> None:

@@ -63,7 +63,7 @@ def read_gold(data: Path, languages: Sequence[str] | None = None) -> list[GoldSe
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:
     """Sentence pairs from lines of `source ||| target`."""
-    if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
+    if not any(file.is_file() for file in (path, Path(f"{path}.gz"))):
         raise BadInput(f"{path}: no such file; give a file with lines of `source ||| target`, plain or .gz")
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):

@@ -18,7 +18,7 @@ from crossling.disk import write_json
 from crossling.errors import BadInput, Failed, Interrupted, nearest
 from crossling.evaluate.report import report
 from crossling.laboratory.board import board
-from crossling.laboratory.material import held, prepare
+from crossling.laboratory.material import RUNS, held, prepare
 from crossling.laboratory.plan import Plan, read
 from crossling.laboratory.results import write_results
 from crossling.laboratory.slot import slot
@@ -46,7 +46,7 @@ def lab(
         try:
             material = prepare(out, known, shards, data)
             units = [
-                Unit(known, trial, seed, material.shards[trial.vocab], material.data, out / "runs" / f"{name}-{seed}")
+                Unit(known, trial, seed, material.shards[trial.vocab], material.data, out / RUNS / f"{name}-{seed}")
                 for name, trial in known.runs.items()
                 for seed in trial.seeds
             ]

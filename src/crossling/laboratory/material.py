@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from crossling.evaluate.files import choose
 from crossling.laboratory.plan import Embedded, Plan
 from crossling.vocabulary.vocab import ALLOCATIONS, vocab
 
-PLAN = "plan.json"
+PLAN, RUNS = "plan.json", "runs"
+MADE = ("languages", "vocab-*", "shards-*")  # of embedded languages
 FIXED = ("size", "steps", "flops", "set", "looks", "sentences", "measure", "embedded")  # of a plan: what all runs share
 
 
@@ -47,7 +49,7 @@ def prepare(out: Path, plan: Plan, shards: Path | str | None, data: Path | str |
         raise BadInput(f"plan {plan.name} makes its own languages; leave --shards and --data out")
     _check_place(out)
     with held(out / PLAN):
-        began = _read(out / PLAN)
+        began = _begun(out, plan)
         _check_plan(out, plan, began["plan"])
         if plan.embedded is not None:
             write_json(out / PLAN, {**began, "plan": plan.stored})  # so that the folder says what it is
@@ -72,6 +74,18 @@ def held(place: Path, wait: bool = True) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def _begun(out: Path, plan: Plan) -> dict[str, dict[str, Any]]:
+    """What the folder was begun with. Where nothing was trained yet another plan may take its place, and what was made
+    for it goes: a plan whose mistake shows late is mended and given again."""
+    began = _read(out / PLAN)
+    if began["plan"] == plan.stored or (out / RUNS).exists():
+        return began
+    if began["plan"].get("embedded") != plan.stored.get("embedded"):
+        for made in (each for pattern in MADE for each in out.glob(pattern)):
+            shutil.rmtree(made)
+    return {part: {} for part in began}
 
 
 def _made(out: Path, embedded: Embedded, vocabularies: Mapping[str, Any]) -> Material:
