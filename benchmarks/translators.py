@@ -68,7 +68,7 @@ def main() -> None:
     asked = arguments(__doc__ or "").parse_args()
     for start in asked.only.split(","):
         if start not in STARTS:
-            raise BadInput(f"--only {start}: no such start{nearest(start, STARTS)}; there are {', '.join(STARTS)}")
+            raise BadInput(f"--only {start}: no such start{nearest(start, STARTS)}")
     home, data, corpora = prepare(asked)
     pairs = asked.pairs or ",".join(embedded_pairs(data))
     models = {name: getattr(asked, name) or pretrained(name, (), asked, home, asked.seed) for name in ("veco", "xlm")}
