@@ -1,4 +1,4 @@
-"""A plan that takes seconds, and curves of numbers."""
+"""A plan that takes seconds, how its runs stand, and curves of numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from crossling.laboratory.curve import Point
 
+Lab = Callable[..., dict[str, Any]]
 RETRIEVAL = {"task": "tatoeba", "metric": "accuracy"}
 WORDS = {"task": "word-alignment", "metric": "aer"}
 SMALL = [
@@ -46,3 +47,7 @@ def line(
         Point(step, 10 * step, float(step), flops_of_step * step, value, languages(value))
         for step, value in enumerate(values)
     ]
+
+
+def states(board: dict[str, Any]) -> dict[str, str]:
+    return {f"{run['run']}-{run['seed']}": run["state"] for run in board["runs"]}
