@@ -303,11 +303,9 @@ def _tell(rows: Sequence[dict[str, Any]], models: Mapping[str, str], asked: argp
 
 def _free(folder: Path, stem: str, command: str) -> Path:
     """A file of that day; what another command wrote is left alone."""
-    for number in count(1):
-        file = folder / f"{stem}{'' if number == 1 else f'-{number}'}.json"
-        if not file.is_file() or json.loads(file.read_text(encoding="utf-8"))["command"] == command:
-            return file
-    raise AssertionError
+    files = (folder / f"{stem}{'' if number == 1 else f'-{number}'}.json" for number in count(1))
+    ours = (f for f in files if not f.is_file() or json.loads(f.read_text(encoding="utf-8"))["command"] == command)
+    return next(ours)
 
 
 def drawn(curves: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str) -> str:

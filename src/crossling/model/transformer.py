@@ -175,9 +175,9 @@ class CrosslingModel(CrosslingPreTrainedModel):
 
     def bias(self, tokens: int, kernel_reads: bool, queries: int | None = None) -> Bias | None:
         """Of a sequence of so many, and of its last so many queries if not of all, for the attention kernel or not."""
-        return (
-            None if self.relative is None else Bias.of(self.relative(tokens), self.relative.far, kernel_reads, queries)
-        )
+        if self.relative is None:
+            return None
+        return Bias.of(self.relative(tokens), self.relative.far, kernel_reads, queries)
 
     def forward(
         self,
