@@ -1,15 +1,15 @@
-# make demo    the whole path on the embedded languages, and a page to open
+# make demo    the whole pipeline on synthetic languages, ending with a report page
 # make test    every test that is quick enough for every change
-# make check   format, lint, types, direction of imports
+# make check   format, lint, types, direction of imports, wording
 # make soak    the tests that take long
 #
-# Each makes its own .venv first; choose another interpreter with PYTHON=python3.12 (3.11 or later).
+# Each target creates .venv first. Choose another interpreter with PYTHON=python3.12 (3.11 or later).
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-# One thread a process: these tests run in as many processes as there are cores.
+# One thread a process: the tests run in as many processes as there are cores.
 test: export OMP_NUM_THREADS = 1
 
 .PHONY: demo test check soak venv
@@ -24,6 +24,7 @@ check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_wording.py
 	$(BIN)/pytest tests/test_layout.py
 
 soak: venv
@@ -31,7 +32,7 @@ soak: venv
 
 venv: $(READY)
 
-# torch comes first and by exact version, so that a build already at hand (for CPU, say) is taken before a larger one.
+# torch comes first and by exact version, so that a local build (for CPU, say) is preferred to a larger one.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crossling needs Python 3.11 or later: make PYTHON=...")'
 	$(PYTHON) -m venv .venv

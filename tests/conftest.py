@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-# A change is judged on the same examples every time; new ones are looked for with HYPOTHESIS_PROFILE=explore.
-# No deadline: how long an example takes says more about what else the machine does.
+# The same examples in every run; HYPOTHESIS_PROFILE=explore searches for new ones.
+# No deadline, because other processes slow examples down.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
@@ -20,7 +21,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 if TYPE_CHECKING:
     from crossling.data.shards import Shards
-    from crossling.recipe import Recipe
+    from crossling.inference.sentence_encoder import Encoder
+    from crossling.recipes.recipe import Recipe
 
 # What scales any recipe down to a few milliseconds a step.
 SMALL_MODEL = [
@@ -30,24 +32,59 @@ SMALL_MODEL = [
 SMALL_RUN = ["optimizer.warmup=2", "lr=0.01", "steps=7", "log_every=2", "checkpoint_every=3"]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Tiny tensors on many threads spend their time waiting, the more so beside other test processes."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def encoder() -> Encoder:
+    from crossling.inference.sentence_encoder import Encoder
+    from tests.tiny_encoder import make_model, make_tokenizer
+
+    return Encoder(make_model(), make_tokenizer(), "runs/tiny")
+
+
+@pytest.fixture
+def write() -> Callable[[Path, str], Path]:
+    def write(path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of real benchmarks, where there is one."""
+    root = os.environ.get("CROSSLING_DATA")
+    if not root or not (Path(root) / "eval" / "tatoeba").is_dir():
+        pytest.skip("CROSSLING_DATA names no folder with the real benchmarks")
+    return Path(root) / "eval"
+
+
 @pytest.fixture(scope="session")
-def babel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def synth_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """corpora/ and data/ of three languages."""
-    from crossling.babel import babel
+    from crossling.synthetic import synth
 
-    out = tmp_path_factory.mktemp("languages") / "babel"
-    return babel(out, languages=3, sentences=200, lemmas=300, test_sentences=12, alignment_sentences=6)
+    out = tmp_path_factory.mktemp("languages") / "synth"
+    return synth(out, languages=3, sentences=200, lemmas=300, test_sentences=12, alignment_sentences=6)
 
 
 @pytest.fixture(scope="session")
-def corpora_folder(babel_folder: Path) -> Path:
-    return babel_folder / "corpora"
+def corpora_folder(synth_folder: Path) -> Path:
+    return synth_folder / "corpora"
 
 
 @pytest.fixture(scope="session")
 def vocabulary_folder(corpora_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from crossling.corpora.corpus import Corpora
-    from crossling.vocabulary.vocab import vocab
+    from crossling.vocabulary.build_vocabulary import vocab
 
     out = tmp_path_factory.mktemp("vocabulary") / "vocab"
     vocab(Corpora(corpora_folder), 400, out)
@@ -59,10 +96,10 @@ def shards(corpora_folder: Path, vocabulary_folder: Path, tmp_path_factory: pyte
     import torch
 
     from crossling.corpora.corpus import Corpora
-    from crossling.data.encode import encode
+    from crossling.data.tokenize import tokenize
 
     torch.set_num_threads(1)
-    return encode(Corpora(corpora_folder), vocabulary_folder, tmp_path_factory.mktemp("shards") / "shards")
+    return tokenize(Corpora(corpora_folder), vocabulary_folder, tmp_path_factory.mktemp("shards") / "shards")
 
 
 @pytest.fixture(scope="session")

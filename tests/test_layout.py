@@ -1,35 +1,38 @@
-"""Imports point one way: a room may use its own shelves and the rooms to its left, never those to its right."""
+"""Structure of the package: direction of imports, unique names, file sizes, and tests that mirror the source."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "src" / "crossling"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "crossling"
+# A package imports from those before it, never from those after it.
 ORDER = [
-    "errors", "hub", "box", "disk", "progress", "templates", "settings", "tasks", "distributed", "hardware", "babel",
-    "corpora", "benchmarks", "metrics", "quality", "sampling", "vocabulary", "data", "model", "objectives", "train",
-    "transfer", "translation", "evaluate", "recipe", "load", "finetune", "probes", "recipes", "inspect", "audit",
-    "export", "examples", "demo", "laboratory", "bench", "cli", "__main__",
+    "core", "bundled", "synthetic", "corpora", "tasks", "cleaning", "sampling", "vocabulary", "data", "model",
+    "objectives", "train", "recipes", "inference", "finetune", "evaluate", "report", "planning", "audit", "export",
+    "demo", "lab", "bench", "cli", "__main__",
 ]  # fmt: skip
-STRANGERS = {("model", room) for room in ("corpora", "quality", "sampling", "vocabulary", "data")} | {
+# (package, earlier package that it must not import): models know nothing of text, evaluation nothing of training.
+FORBIDDEN = {("model", package) for package in ("corpora", "cleaning", "sampling", "vocabulary", "data")} | {
     ("evaluate", "train"),
-    ("transfer", "train"),
-    ("translation", "train"),
-}  # (room, room to its left that it does without all the same)
+    ("inference", "train"),
+}
 MODULES = sorted(PACKAGE.rglob("*.py"))
+LONGEST_FILE = 400  # lines
 
 
-def dotted(file: Path) -> list[str]:
-    """`crossling.corpora.corpus` for src/crossling/corpora/corpus.py, in parts; a package is named by its folder."""
+def module_name(file: Path) -> list[str]:
+    """Return `crossling.corpora.corpus` for src/crossling/corpora/corpus.py, in parts."""
     parts = ["crossling", *file.relative_to(PACKAGE).with_suffix("").parts]
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
-def rooms_imported(source: str, package: list[str]) -> set[str]:
-    """Rooms of crossling imported anywhere in a source, inside functions too; "" is crossling itself."""
+def imported_packages(source: str, package: list[str]) -> set[str]:
+    """Return the packages that a source imports, also inside functions; "" stands for crossling itself."""
     names: list[list[str]] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -42,34 +45,34 @@ def rooms_imported(source: str, package: list[str]) -> set[str]:
     return {name[0] if name and name[0] in ORDER else "" for name in inside}
 
 
-def faults(room: str, imported: set[str]) -> list[str]:
-    found = []
-    for other in sorted(imported - {room}):
+def import_errors(package: str, imported: set[str]) -> list[str]:
+    errors = []
+    for other in sorted(imported - {package}):
         if other == "":
-            if room != "cli":  # the public names are made of all the rooms: only the door to the street uses them
-                found.append(f"{room} imports crossling itself: import from the room that has the name")
-        elif ORDER.index(other) > ORDER.index(room):
-            found.append(f"{room} imports {other}, which lies to its right")
-        elif (room, other) in STRANGERS:
-            found.append(f"{room} imports {other}: the two do not know each other")
-    return found
+            if package != "cli":  # only the command line uses the public names
+                errors.append(f"{package} imports crossling itself: import from the defining module")
+        elif ORDER.index(other) > ORDER.index(package):
+            errors.append(f"{package} imports {other}, which comes later in ORDER")
+        elif (package, other) in FORBIDDEN:
+            errors.append(f"{package} must not import {other}")
+    return errors
 
 
 @pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_imports_point_left(file: Path) -> None:
-    name = dotted(file)
+def test_imports_follow_the_order(file: Path) -> None:
+    name = module_name(file)
     if len(name) == 1:
-        return  # crossling/__init__.py shows the public names of every room
-    assert name[1] in ORDER, f"{name[1]} has no place in ORDER: give it one"
+        return  # crossling/__init__.py exports names of every package
+    assert name[1] in ORDER, f"add {name[1]} to ORDER"
     package = name if file.name == "__init__.py" else name[:-1]
-    assert not faults(name[1], rooms_imported(file.read_text(encoding="utf-8"), package))
+    assert not import_errors(name[1], imported_packages(file.read_text(encoding="utf-8"), package))
 
 
 @pytest.mark.parametrize(
-    ("source", "rooms"),
+    ("source", "packages"),
     [
         ("import os, torch", set()),
-        ("from crossling.errors import BadInput", {"errors"}),
+        ("from crossling.core.errors import BadInput", {"core"}),
         ("import crossling.train.trainer as t", {"train"}),
         ("from crossling import recipes", {"recipes"}),
         ("from crossling import pretrain", {""}),
@@ -78,29 +81,60 @@ def test_imports_point_left(file: Path) -> None:
         ("from . import corpus", {"data"}),
         ("from .corpus import Text", {"data"}),
         ("from .. import model", {"model"}),
-        ("from ..model.shape import Shape", {"model"}),
+        ("from ..model.config import ModelShape", {"model"}),
     ],
 )
-def test_every_way_to_import_is_seen(source: str, rooms: set[str]) -> None:
-    assert rooms_imported(source, ["crossling", "data"]) == rooms
+def test_every_form_of_import_is_recognized(source: str, packages: set[str]) -> None:
+    assert imported_packages(source, ["crossling", "data"]) == packages
 
 
 @pytest.mark.parametrize(
-    ("room", "imported"),
+    ("package", "imported"),
     [
         ("data", "model"),
         ("model", "data"),
         ("train", "evaluate"),
         ("evaluate", "train"),
-        ("recipe", "recipes"),
+        ("sampling", "data"),
         ("data", ""),
     ],
 )
-def test_wrong_directions_are_found(room: str, imported: str) -> None:
-    assert len(faults(room, {room, imported, "errors"})) == 1
+def test_wrong_directions_are_found(package: str, imported: str) -> None:
+    assert len(import_errors(package, {package, imported, "core"})) == 1
 
 
 def test_right_directions_pass() -> None:
-    assert faults("objectives", {"objectives", "model", "data", "errors"}) == []
-    assert faults("recipes", {"recipe", "objectives"}) == []
-    assert faults("cli", {"", "recipes", "errors"}) == []
+    assert import_errors("objectives", {"objectives", "model", "data", "core"}) == []
+    assert import_errors("recipes", {"train", "objectives"}) == []
+    assert import_errors("cli", {"", "recipes", "core"}) == []
+
+
+def test_module_names_are_unique() -> None:
+    names = Counter(file.stem for file in MODULES if file.stem != "__init__")
+    names.update(file.parent.name for file in MODULES if file.stem == "__init__" and file.parent != PACKAGE)
+    # A package and its main module may have one name: `lab/lab.py`.
+    same = {file.stem for file in MODULES if file.stem == file.parent.name}
+    assert not {name: count for name, count in names.items() if count > (2 if name in same else 1)}
+
+
+def test_class_names_are_unique() -> None:
+    names = Counter(
+        node.name
+        for file in MODULES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert not {name: count for name, count in names.items() if count > 1}
+
+
+def test_files_are_short() -> None:
+    files = [*MODULES, *(ROOT / "tests").rglob("*.py")]
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
+    assert not {str(file.relative_to(ROOT)): lines for file, lines in lengths.items() if lines > LONGEST_FILE}
+
+
+def test_test_folders_mirror_the_packages() -> None:
+    packages = {file.parent.relative_to(PACKAGE) for file in MODULES if file.name == "__init__.py"}
+    tests = {folder.relative_to(ROOT / "tests") for folder in (ROOT / "tests").rglob("*") if folder.is_dir()}
+    extra = {folder for folder in tests - packages if "__pycache__" not in folder.parts}
+    assert extra <= {Path("examples"), Path("tools"), Path("experiments")}

@@ -2,114 +2,135 @@
 
     import crossling as xl
     model = xl.load("runs/xlm_e")                          # a run, an exported folder, any Hugging Face encoder
+    vectors = model.encode(["a sentence", "ein Satz"])     # as Sentence Transformers
     model.align("the white house", "la maison blanche")    # [(0, 0), (1, 2), (2, 1)]
 
-The names below are the public ones. Each is imported when it is first used, so that `crossling --help` does not wait
-for torch. In Python the import also makes our models known to `transformers.AutoModel` and its kin.
+The names below are public. Each is imported at first use, so that `crossling --help` does not import torch. In Python
+the import also registers our models with `transformers.AutoModel` and the other Auto classes.
 """
 
-import sys
-from importlib import import_module
-from multiprocessing import parent_process
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+import sys as _sys
+from importlib import import_module as _import_module
+from multiprocessing import parent_process as _parent_process
+from pathlib import Path as _Path
+from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from crossling import recipes as recipes
     from crossling.audit import audit as audit
-    from crossling.babel import babel as babel
+    from crossling.bench import bench as bench
+    from crossling.cleaning.check import check as check
+    from crossling.cleaning.clean import clean as clean
+    from crossling.cleaning.rules import Rules as Rules
+    from crossling.core.errors import BadInput as BadInput
+    from crossling.core.errors import Failed as Failed
+    from crossling.core.errors import Interrupted as Interrupted
+    from crossling.core.jobs import Share as Share
     from crossling.corpora.corpus import Corpora as Corpora
-    from crossling.data.encode import encode as encode
     from crossling.data.shards import Shards as Shards
+    from crossling.data.tokenize import tokenize as tokenize
     from crossling.demo import demo as demo
-    from crossling.errors import BadInput as BadInput
-    from crossling.evaluate.alignment import align as align
-    from crossling.evaluate.embedding import embed as embed
-    from crossling.evaluate.encode import Encoder as Encoder
     from crossling.evaluate.evaluate import evaluate as evaluate
-    from crossling.evaluate.mining import mine as mine
-    from crossling.evaluate.report import report as report
-    from crossling.export import export as export
+    from crossling.export.export_folder import export as export
     from crossling.finetune.finetune import finetune as finetune
-    from crossling.inspect import inspect as inspect
-    from crossling.laboratory.lab import lab as lab
-    from crossling.load import load as load
-    from crossling.quality.check import check as check
-    from crossling.quality.clean import clean as clean
-    from crossling.recipe.pretrain import pretrain as pretrain
-    from crossling.recipe.recipe import Recipe as Recipe
-    from crossling.recipe.start import Start as Start
-    from crossling.translation.translate import translate as translate
-    from crossling.vocabulary.vocab import vocab as vocab
+    from crossling.finetune.translation.translate import translate as translate
+    from crossling.finetune.translation.translator import Translator as Translator
+    from crossling.finetune.tuned_model import TunedModel as TunedModel
+    from crossling.inference.align_file import align as align
+    from crossling.inference.encode_file import encode_file as encode_file
+    from crossling.inference.load import load as load
+    from crossling.inference.mining import mine as mine
+    from crossling.inference.sentence_encoder import Encoder as Encoder
+    from crossling.lab.lab import lab as lab
+    from crossling.planning import plan as plan
+    from crossling.recipes.initial_model import InitialModel as InitialModel
+    from crossling.recipes.pretrain import pretrain as pretrain
+    from crossling.recipes.recipe import Recipe as Recipe
+    from crossling.report.report import report as report
+    from crossling.synthetic.corpus_files import BitextNoise as BitextNoise
+    from crossling.synthetic.generate import synth as synth
+    from crossling.synthetic.task_folders import ExampleCounts as ExampleCounts
+    from crossling.vocabulary.build_vocabulary import vocab as vocab
     from crossling.vocabulary.vocabulary import Vocabulary as Vocabulary
 
 _HOMES = {
-    "BadInput": "errors",
+    "BadInput": "core.errors",
+    "BitextNoise": "synthetic.corpus_files",
     "Corpora": "corpora.corpus",
-    "Encoder": "evaluate.encode",
-    "Recipe": "recipe.recipe",
+    "Encoder": "inference.sentence_encoder",
+    "ExampleCounts": "synthetic.task_folders",
+    "Failed": "core.errors",
+    "InitialModel": "recipes.initial_model",
+    "Interrupted": "core.errors",
+    "Recipe": "recipes.recipe",
+    "Rules": "cleaning.rules",
     "Shards": "data.shards",
-    "Start": "recipe.start",
+    "Share": "core.jobs",
+    "Translator": "finetune.translation.translator",
+    "TunedModel": "finetune.tuned_model",
     "Vocabulary": "vocabulary.vocabulary",
-    "align": "evaluate.alignment",
+    "align": "inference.align_file",
     "audit": "audit",
-    "babel": "babel",
-    "check": "quality.check",
-    "clean": "quality.clean",
+    "bench": "bench",
+    "check": "cleaning.check",
+    "clean": "cleaning.clean",
     "demo": "demo",
-    "embed": "evaluate.embedding",
-    "encode": "data.encode",
+    "encode_file": "inference.encode_file",
     "evaluate": "evaluate.evaluate",
-    "export": "export",
+    "export": "export.export_folder",
     "finetune": "finetune.finetune",
-    "inspect": "inspect",
-    "lab": "laboratory.lab",
-    "load": "load",
-    "mine": "evaluate.mining",
-    "pretrain": "recipe.pretrain",
+    "lab": "lab.lab",
+    "load": "inference.load",
+    "mine": "inference.mining",
+    "plan": "planning",
+    "pretrain": "recipes.pretrain",
     "recipes": "recipes",
-    "report": "evaluate.report",
-    "translate": "translation.translate",
-    "vocab": "vocabulary.vocab",
+    "report": "report.report",
+    "synth": "synthetic.generate",
+    "tokenize": "data.tokenize",
+    "translate": "finetune.translation.translate",
+    "vocab": "vocabulary.build_vocabulary",
 }
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'crossling' has no attribute {name!r}")
-    module = import_module(f"crossling.{_HOMES[name]}")
+    module = _import_module(f"crossling.{_HOMES[name]}")
     return module if name == "recipes" else getattr(module, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]
 
 
-class _Package(ModuleType):
-    """Keeps `crossling.babel` the function though the room `crossling/babel/` has the same name: importing a room
-    would otherwise put it in the function's place."""
+class _Package(_ModuleType):
+    """Keeps `crossling.evaluate` the function.
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
+    Importing the package `crossling/evaluate/` would otherwise replace the function of the same name.
+    """
+
+    def __setattr__(self, name: str, value: _Any) -> None:
+        if not (name in _HOMES and isinstance(value, _ModuleType)):
             super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _Package
+_sys.modules[__name__].__class__ = _Package
 
 
 def _is_command_line() -> bool:
-    """Whether this is `crossling` or `python -m crossling`."""
-    program = Path(*sys.argv[:1])
-    sought = program.name == "-m" and "crossling" in sys.orig_argv  # before the module has been found
-    return sought or program.stem == "crossling" or program.parts[-2:] == ("crossling", "__main__.py")
+    """Return whether this process is `crossling` or `python -m crossling`."""
+    program = _Path(*_sys.argv[:1])
+    as_module = program.name == "-m" and "crossling" in _sys.orig_argv  # before the module is found
+    return as_module or program.stem == "crossling" or program.parts[-2:] == ("crossling", "__main__.py")
 
 
-# An exported folder opens with `import crossling` and `AutoModel.from_pretrained`: the classes must be registered by
-# then. The command line does without, so that its help does not wait for torch; so does a worker, which imports what it
-# needs.
-if not _is_command_line() and parent_process() is None:
-    import_module("crossling.model.pretrained")
+# An exported folder opens with `import crossling` and `AutoModel.from_pretrained`, so the classes are registered here.
+# The command line and worker processes skip it, because importing torch takes seconds.
+if not _is_command_line() and _parent_process() is None:
+    _import_module("crossling.model.pretrained")

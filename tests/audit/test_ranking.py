@@ -1,4 +1,4 @@
-"""The ranking of a run's corpora, what their rows show, and what is said where there is nothing to rank."""
+"""Ranking of a run's corpora, statistics of their rows, and messages for runs without losses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 import crossling as xl
 from crossling import cli
 from crossling.audit import audit
-from crossling.audit.look import look
+from crossling.audit.ranking import row_statistics
+from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
-from crossling.data.encode import encode
-from crossling.data.shards import Bitext, Sentences, Shards
-from crossling.errors import BadInput
-from crossling.recipe import Recipe
-from crossling.train.resampling import FILE
+from crossling.data.shards import Shards, TokenizedBitext, TokenizedSentences
+from crossling.data.tokenize import tokenize
+from crossling.recipes.recipe import Recipe
+from crossling.train.resampling import RESAMPLING_FILE
 from crossling.vocabulary.vocabulary import Vocabulary
 
 NAMES = [f"opus en-{language}" for language in ("de", "fr", "sw", "ta", "zu")]
@@ -32,16 +32,21 @@ LOSSES = dict(zip(NAMES, (2.0, 2.1, 9.0, 0.5, 2.2), strict=True))
 def write(
     run: Path, recipe: Recipe, losses: dict[str, float], baseline: dict[str, float] | None = None, **more: Any
 ) -> Path:
-    """A run that was measured once."""
+    """Write a run that was resampled once."""
     run.mkdir(parents=True, exist_ok=True)
     (run / "recipe.json").write_text(json.dumps({"recipe": recipe.dump(), "shards": "", "init": None}))
     first = dict.fromkeys(losses, 1 / len(losses))
     rates = {name: rate * (2 if name == "opus en-sw" else 0.75) for name, rate in first.items()}
     rows = [
-        {"step": 0, "rates": first, "pairs": dict.fromkeys(losses, 40), **({"baseline": baseline} if baseline else {})},
-        {"step": 3, "losses": losses, "terms": {}, "means": losses, "rates": rates, **more},
+        {
+            "step": 0,
+            "probabilities": first,
+            "pairs": dict.fromkeys(losses, 40),
+            **({"baseline": baseline} if baseline else {}),
+        },
+        {"step": 3, "losses": losses, "terms": {}, "means": losses, "probabilities": rates, **more},
     ]
-    (run / FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (run / RESAMPLING_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return run
 
 
@@ -50,16 +55,16 @@ def recipe(full_recipe: Recipe) -> Recipe:
     return full_recipe.set(["dro=on"])
 
 
-def test_the_hardest_comes_first_and_the_easiest_last(recipe: Recipe, tmp_path: Path) -> None:
+def test_corpora_are_ranked_from_hard_to_easy(recipe: Recipe, tmp_path: Path) -> None:
     groups = audit(write(tmp_path / "run", recipe, LOSSES))
     assert [group.name for group in groups] == [NAMES[number] for number in (2, 4, 1, 0, 3)]
     assert [group.loss for group in groups] == [9.0, 2.2, 2.1, 2.0, 0.5]
     assert groups[0].ratios == [pytest.approx(2.0)]
     assert groups[-1].ratios == [pytest.approx(0.75)]
-    assert all(group.pairs == 40 and group.look is None for group in groups)
+    assert all(group.pairs == 40 and group.statistics is None for group in groups)
 
 
-def test_deviations_are_from_the_median_and_hardly_moved_by_the_damaged(recipe: Recipe, tmp_path: Path) -> None:
+def test_deviations_are_robust_to_outliers(recipe: Recipe, tmp_path: Path) -> None:
     """The median is 2.1, and the median distance from it 0.1."""
     found = {group.name: group.deviation for group in audit(write(tmp_path / "run", recipe, LOSSES))}
     assert found == pytest.approx({name: (loss - 2.1) / 0.14826 for name, loss in LOSSES.items()}, rel=1e-3)
@@ -69,30 +74,30 @@ def test_deviations_are_from_the_median_and_hardly_moved_by_the_damaged(recipe: 
     )
 
 
-def test_all_alike_deviate_by_nothing(recipe: Recipe, tmp_path: Path) -> None:
+def test_equal_losses_do_not_deviate(recipe: Recipe, tmp_path: Path) -> None:
     groups = audit(write(tmp_path / "run", recipe, dict.fromkeys(NAMES, 3.0)))
     assert [group.deviation for group in groups] == [0.0] * 5
 
 
-def test_a_loss_that_is_no_number_is_not_ranked(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_loss_of_nan_is_not_ranked(recipe: Recipe, tmp_path: Path) -> None:
     groups = audit(write(tmp_path / "run", recipe, LOSSES | {NAMES[0]: float("nan")}))
     assert [group.name for group in groups] == [NAMES[number] for number in (2, 4, 1, 3)]
 
 
-def test_what_was_not_measured_is_named(recipe: Recipe, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="not measured, for want of 20 pairs or a baseline: opus en-zu"):
+def test_corpora_without_a_loss_are_named(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="not evaluated, with fewer than 20 pairs or without a baseline: opus en-zu"):
         audit(write(tmp_path / "run", recipe, LOSSES | {NAMES[4]: float("nan")}))
 
 
-def test_of_a_run_with_a_baseline_what_is_beyond_it_counts(recipe: Recipe, tmp_path: Path) -> None:
-    """What the run itself noted of it: the other may be gone, and its path was one of another folder."""
+def test_the_baseline_is_subtracted(recipe: Recipe, tmp_path: Path) -> None:
+    """The run stores the baseline, since the other run may be gone."""
     recipe = recipe.set(["dro.baseline=runs/plain"])
     groups = audit(write(tmp_path / "run", recipe, LOSSES, LOSSES | {"opus en-sw": 8.9, "opus en-ta": 0.1}))
     assert [group.name for group in groups][:2] == ["opus en-ta", "opus en-sw"]
     assert groups[0].loss == pytest.approx(0.4)
 
 
-# ---- what there is to see in the rows ---------------------------------------------------------------------------
+# ---- statistics of rows -----------------------------------------------------------------------------------------
 
 
 ROWS = [
@@ -110,121 +115,122 @@ def bitext(vocabulary_folder: Path, tmp_path: Path) -> Shards:
     (tmp_path / "corpora" / "pairs").mkdir(parents=True)
     lines = "".join(f"{source}\t{target}\n" for source, target in ROWS)
     (tmp_path / "corpora" / "pairs" / "opus.de-en.tsv").write_text(lines, encoding="utf-8")
-    return encode(Corpora(tmp_path / "corpora"), vocabulary_folder, tmp_path / "shards")
+    return tokenize(Corpora(tmp_path / "corpora"), vocabulary_folder, tmp_path / "shards")
 
 
 def test_copies_and_repeats_are_counted_by_row(bitext: Shards) -> None:
-    found = look(bitext.bitexts[0], Vocabulary.load(bitext.vocabulary_path))
+    found = row_statistics(bitext.bitexts[0], Vocabulary.load(bitext.vocabulary_path))
     assert (found.copies, found.repeats) == pytest.approx((2 / 6, 2 / 6))
     assert len(found.lines) == 3
     assert all(source and target and "</s>" not in source for source, target in found.lines)
 
 
-def made(*sides: list[list[int]]) -> Bitext:
-    """Rows of these ids."""
+def create_bitext(*sides: list[list[int]]) -> TokenizedBitext:
+    """Create a bitext with these token IDs."""
     source, target = (
-        Sentences(np.array([*chain.from_iterable(side)], np.uint16), np.cumsum([0, *map(len, side)])) for side in sides
+        TokenizedSentences(np.array([*chain.from_iterable(side)], np.uint16), np.cumsum([0, *map(len, side)]))
+        for side in sides
     )
     both = sum(bool(a and b) for a, b in zip(*sides, strict=True))
-    return Bitext("opus", ("de", "en"), (source, target), both, 0)
+    return TokenizedBitext("opus", ("de", "en"), (source, target), both, 0)
 
 
-@pytest.mark.parametrize(("number", "at_once"), [(50, 3), (50, 7), (30_000, 1 << 16)])
-def test_rows_are_counted_however_many_and_wherever_they_lie(
-    number: int, at_once: int, bitext: Shards, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("number", "chunk"), [(50, 3), (50, 7), (30_000, 1 << 16)])
+def test_repeated_rows_are_found_at_any_distance(
+    number: int, chunk: int, bitext: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each row twice, side by side or far from each other."""
-    monkeypatch.setattr(import_module("crossling.audit.look"), "AT_ONCE", at_once)
+    """Each row occurs twice, side by side or far from each other."""
+    monkeypatch.setattr(import_module("crossling.audit.ranking"), "ROWS_PER_CHUNK", chunk)
     vocabulary = Vocabulary.load(bitext.vocabulary_path)
     rows = [[10 + row % 200, 10 + row // 200, 2] for row in range(number)]
     other = [[9, *ids] for ids in rows]
     twice = [ids for ids in rows for _ in range(2)], [ids for ids in other for _ in range(2)]
     for sides in (twice, (rows + rows, other + other)):
-        found = look(made(*sides), vocabulary)
+        found = row_statistics(create_bitext(*sides), vocabulary)
         assert (found.copies, found.repeats) == (0.0, 1.0)
-    found = look(made(rows, [*rows[:10], *other[10:]]), vocabulary)
+    found = row_statistics(create_bitext(rows, [*rows[:10], *other[10:]]), vocabulary)
     assert (found.copies, found.repeats) == (10 / number, 0.0)
     assert len(found.lines) == 3
 
 
-def test_a_row_of_which_a_side_is_missing_is_none(bitext: Shards) -> None:
-    """Nothing is not the same as nothing."""
+def test_rows_with_an_empty_side_do_not_count(bitext: Shards) -> None:
+    """Two empty sides are no copy."""
     empty: list[int] = []
     source = [[5, 2], empty, [5, 2], empty, [6, 2], [7, 2], empty]
     target = [[8, 2], [8, 2], empty, empty, [6, 2], [9, 2], empty]
-    found = look(made(source, target), Vocabulary.load(bitext.vocabulary_path))
+    found = row_statistics(create_bitext(source, target), Vocabulary.load(bitext.vocabulary_path))
     assert (found.copies, found.repeats) == (1 / 3, 0.0)
     assert len(found.lines) == 3
 
 
-def test_with_shards_every_group_is_looked_at(recipe: Recipe, bitext: Shards, tmp_path: Path) -> None:
+def test_shards_add_statistics(recipe: Recipe, bitext: Shards, tmp_path: Path) -> None:
     [group] = audit(write(tmp_path / "run", recipe, {"opus.de-en de-en": 2.0}), bitext)
-    assert group.look is not None
-    assert group.dump()["look"]["copies"] == pytest.approx(1 / 3)
+    assert group.statistics is not None
+    assert group.dump()["statistics"]["copies"] == pytest.approx(1 / 3)
 
 
 def test_other_shards_are_refused(recipe: Recipe, bitext: Shards, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="the run read other corpora than these"):
+    with pytest.raises(BadInput, match="the run was trained on other corpora"):
         audit(write(tmp_path / "run", recipe, LOSSES), bitext)
 
 
-# ---- nothing to rank ---------------------------------------------------------------------------------------------
+# ---- runs without losses ------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_was_not_measured_says_what_to_run(full_recipe: Recipe, tmp_path: Path) -> None:
+def test_a_run_without_dro_gets_a_command_to_run(full_recipe: Recipe, tmp_path: Path) -> None:
     run = write(tmp_path / "run", full_recipe, LOSSES)
-    (run / FILE).unlink()
+    (run / RESAMPLING_FILE).unlink()
     with pytest.raises(BadInput, match=r"crossling pretrain xlm_e --shards SHARDS -o RUN --set dro=on"):
         audit(run)
 
 
-def test_of_a_run_without_bitext_the_command_adds_some(tmp_path: Path) -> None:
+def test_the_command_adds_bitext_if_the_run_has_none(tmp_path: Path) -> None:
     recipe = xl.recipes.xlm_r("tiny")
     run = write(tmp_path / "run", recipe, LOSSES)
-    (run / FILE).unlink()
+    (run / RESAMPLING_FILE).unlink()
     with pytest.raises(BadInput, match=r"xlm_r --shards SHARDS -o RUN --set tlm=on --set dro=on"):
         audit(run)
-    assert recipe.set(["tlm=on", "dro=on"]).dro  # which is not refused
+    assert recipe.set(["tlm=on", "dro=on"]).dro  # a valid recipe
 
 
-def test_a_run_that_has_hardly_begun(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_run_before_its_first_resampling_is_refused(recipe: Recipe, tmp_path: Path) -> None:
     run = write(tmp_path / "run", recipe, LOSSES)
-    (run / FILE).write_text((run / FILE).read_text().splitlines()[0] + "\n")
-    with pytest.raises(BadInput, match="no corpus was measured yet"):
+    (run / RESAMPLING_FILE).write_text((run / RESAMPLING_FILE).read_text().splitlines()[0] + "\n")
+    with pytest.raises(BadInput, match="no corpus has been evaluated yet"):
         audit(run)
 
 
-def test_corpora_that_are_too_small_to_be_measured(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_run_of_small_corpora_is_refused(recipe: Recipe, tmp_path: Path) -> None:
     run = write(tmp_path / "run", recipe, LOSSES, means={})
-    with pytest.raises(BadInput, match="only those of at least 20 pairs are measured"):
+    with pytest.raises(BadInput, match="Only corpora of at least 20 pairs are evaluated"):
         audit(run)
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no run here"):
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no run found"):
         audit(tmp_path / "nothing")
 
 
 # ---- the command --------------------------------------------------------------------------------------------------
 
 
-def test_the_command_shows_both_ends_and_keeps_all(recipe: Recipe, tmp_path: Path) -> None:
+def test_the_command_prints_both_ends_and_writes_all(recipe: Recipe, tmp_path: Path) -> None:
     run = write(tmp_path / "run", recipe, LOSSES)
     ended = CliRunner().invoke(cli.app, ["audit", str(run), "--ends", "2", "-o", str(tmp_path / "all.json")])
     assert ended.exit_code == 0, ended.output
-    shown = [line.split()[2] for line in ended.output.splitlines() if "opus" in line]
-    assert shown == ["en-sw", "en-zu", "en-de", "en-ta"]
+    printed = [line.split()[2] for line in ended.output.splitlines() if "opus" in line]
+    assert printed == ["en-sw", "en-zu", "en-de", "en-ta"]
     kept = json.loads((tmp_path / "all.json").read_text())
     assert [group["name"] for group in kept] == [group.name for group in audit(run)]
 
 
-def test_ends_that_meet_show_nothing_twice(recipe: Recipe, tmp_path: Path) -> None:
+def test_overlapping_ends_are_printed_once(recipe: Recipe, tmp_path: Path) -> None:
     run = write(tmp_path / "run", recipe, LOSSES)
     ended = CliRunner().invoke(cli.app, ["audit", str(run), "--ends", "4"])
     assert sum("opus" in line for line in ended.output.splitlines()) == 5
 
 
-def test_the_command_shows_lines_and_facts_of_shards(recipe: Recipe, bitext: Shards, tmp_path: Path) -> None:
+def test_the_command_prints_lines_and_statistics_of_shards(recipe: Recipe, bitext: Shards, tmp_path: Path) -> None:
     run = write(tmp_path / "run", recipe, {"opus.de-en de-en": 2.0})
     ended = CliRunner().invoke(cli.app, ["audit", str(run), "--shards", str(bitext.path)])
     assert ended.exit_code == 0, ended.output
@@ -234,25 +240,25 @@ def test_the_command_shows_lines_and_facts_of_shards(recipe: Recipe, bitext: Sha
     ended = CliRunner().invoke(cli.app, ["audit", str(run), "--shards", str(bitext.path), "--json"])
     [row] = map(json.loads, ended.stdout.splitlines())
     assert row["name"] == "opus.de-en de-en"
-    assert len(row["look"]["lines"]) == 3
+    assert len(row["statistics"]["lines"]) == 3
 
 
-def test_copies_are_the_easiest_from_the_first_step_on(
+def test_copied_bitext_is_the_easiest(
     full_recipe: Recipe, corpora_folder: Path, vocabulary_folder: Path, tmp_path: Path
 ) -> None:
-    """Even a network that knows nothing finds the same sentence again among others."""
+    """Even an untrained network finds the same sentence among others."""
     corpora = shutil.copytree(corpora_folder, tmp_path / "corpora")
-    lines = (corpora / "pairs" / "babel.qaa-qab.tsv").read_text(encoding="utf-8").splitlines()
+    lines = (corpora / "pairs" / "synthetic.qaa-qab.tsv").read_text(encoding="utf-8").splitlines()
     copied = "".join(f"{line.split(chr(9))[0]}\t{line.split(chr(9))[0]}\n" for line in lines)
     (corpora / "pairs" / "copied.qaa-qab.tsv").write_text(copied, encoding="utf-8")
-    shards = xl.encode(Corpora(corpora), vocabulary_folder, tmp_path / "shards")
-    contrast = ["mrtd=off", "trtd=off", "xlco.queue=0", "xlco.mixup=false", "xlco.pooling=mean", "xlco.normalise=true"]
-    recipe = full_recipe.set([*contrast, "xlco.temperature=0.05", "steps=2", "optimizer.warmup=1", "dro.times=2"])
+    shards = xl.tokenize(Corpora(corpora), vocabulary_folder, tmp_path / "shards")
+    changes = ["mrtd=off", "trtd=off", "xlco.queue=0", "xlco.mixup=false", "xlco.pooling=mean", "xlco.normalise=true"]
+    recipe = full_recipe.set([*changes, "xlco.temperature=0.05", "steps=2", "optimizer.warmup=1", "dro.times=2"])
     xl.pretrain(recipe, shards, tmp_path / "run")
     groups = xl.audit(tmp_path / "run", shards)
     assert len(groups) > 3
     assert groups[-1].name == "copied.qaa-qab qaa-qab"
-    assert groups[-1].look is not None
-    assert groups[-1].look.copies == 1.0
+    assert groups[-1].statistics is not None
+    assert groups[-1].statistics.copies == 1.0
     assert groups[-1].deviation < -1 < groups[-2].deviation
     assert groups[-1].ratios[-1] < min(group.ratios[-1] for group in groups[:-1])

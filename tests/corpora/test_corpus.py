@@ -1,4 +1,4 @@
-"""What is read is what was written, line for line, however odd; what cannot be read says so."""
+"""Tests of corpora: lines, rows and documents as written, skipped lines, priorities, and errors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossling.core.errors import BadInput
 from crossling.corpora import corpus
-from crossling.corpora.corpus import LONGEST_DOCUMENT, Corpora
-from crossling.corpora.files import LONGEST_LINE
-from crossling.errors import BadInput
+from crossling.corpora.corpus import MAX_DOCUMENT_LINES, Corpora, ParallelCorpus
+from crossling.corpora.text_files import MAX_LINE_BYTES
 
-from .made import PACK, corpora_of, jsonl, parquet, put, readable, tmx
+from .sample_files import COMPRESS, corpora_of, put, readable
 
 
 def text(root: Path, content: str | bytes, counts: Counter[str] | None = None) -> list[list[str]]:
@@ -29,64 +29,10 @@ def rows(root: Path, files: dict[str, str | bytes], counts: Counter[str] | None 
     return list(Corpora(root).pairs[0].rows(counts))
 
 
-# ---- every format in every compression ---------------------------------------------------------------------------
-
-DOCUMENTS = [["one", "two – ２"], ["три"], ["四", "五\u200d", "ﷺ"]]
-ROWS = [("one", "un"), ("two – ２", "deux\xa0!"), ("四", "ﷺ")]
-OF_TEXT = {
-    "txt": "\n\n".join("\n".join(document) for document in DOCUMENTS).encode(),
-    "jsonl": jsonl([{"text": "\n".join(document)} for document in DOCUMENTS]),
-    "parquet": parquet([{"text": "\n".join(document)} for document in DOCUMENTS]),
-}
-OF_PAIRS = {
-    "tsv": "".join(f"{source}\t{target}\r\n" for source, target in ROWS).encode(),
-    "tmx": tmx([[("en", source), ("fr", target)] for source, target in ROWS]),
-    "jsonl": jsonl([{"translation": {"en": source, "fr": target}} for source, target in ROWS]),
-    "parquet": parquet([{"translation": {"en": source, "fr": target}} for source, target in ROWS]),
-}
-OF_MULTI = {
-    "txt": "one\n\n四\n".encode(),
-    "jsonl": jsonl([{"text": "one"}, {"text": ""}, {"text": "四"}]),
-    "parquet": parquet([{"text": "one"}, {"text": ""}, {"text": "四"}]),
-}
-
-
-def endings(formats: dict[str, bytes]) -> list[str]:
-    """.txt, .txt.gz ...; Parquet is never packed."""
-    return [f"{kind}{suffix}" for kind in formats for suffix in PACK if kind != "parquet" or not suffix]
-
-
-@pytest.mark.parametrize("ending", endings(OF_TEXT))
-def test_every_format_of_text(tmp_path: Path, ending: str) -> None:
-    put(tmp_path, {f"text/en.{ending}": OF_TEXT[ending.split(".")[0]]})
-    assert list(Corpora(tmp_path).text[0].documents()) == DOCUMENTS
-
-
-@pytest.mark.parametrize("ending", endings(OF_PAIRS))
-def test_every_format_of_pairs(tmp_path: Path, ending: str) -> None:
-    put(tmp_path, {f"pairs/name.en-fr.{ending}": OF_PAIRS[ending.split(".")[0]]})
-    assert list(Corpora(tmp_path).pairs[0].rows()) == ROWS
-
-
-@pytest.mark.parametrize("suffix", PACK)
-def test_two_sides_in_every_compression(tmp_path: Path, suffix: str) -> None:
-    for language, side in zip(("en", "fr"), zip(*ROWS, strict=True), strict=True):
-        put(tmp_path, {f"pairs/name.en-fr.{language}{suffix}": "\n".join(side)})
-    assert list(Corpora(tmp_path).pairs[0].rows()) == ROWS
-
-
-@pytest.mark.parametrize("ending", endings(OF_MULTI))
-def test_every_format_of_multi_way_sets(tmp_path: Path, ending: str) -> None:
-    put(tmp_path, {f"multi/name/en.{ending}": OF_MULTI[ending.split(".")[0]], "multi/name/fr.txt": "a\nb\nc\n"})
-    [multi] = Corpora(tmp_path).multi
-    assert list(multi.lines("en")) == ["one", "", "四"]
-    assert multi.check() == 3
-
-
 # ---- text ------------------------------------------------------------------------------------------
 
 
-def test_blank_lines_part_documents(tmp_path: Path) -> None:
+def test_blank_lines_separate_documents(tmp_path: Path) -> None:
     assert text(tmp_path, "\n\na\nb\n\n \t\n\nc\n") == [["a", "b"], ["c"]]
     assert text(tmp_path, "a\n\nb") == [["a"], ["b"]]
 
@@ -96,27 +42,27 @@ def test_lines_are_cleaned_but_never_split(tmp_path: Path) -> None:
     assert text(tmp_path, odd) == [["one two tab", "x y z q n l p", "\u200bkept\u200d\u00ad\ufeff!"]]
 
 
-def test_malformed_lines_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_malformed_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     assert text(tmp_path, b"a\nb\xff\nc\n\xed\xa0\x80\n\nd\n", counts) == [["a", "c"], ["d"]]
     assert counts == {"malformed utf-8": 2}
 
 
-def test_an_endless_document_comes_in_pieces(tmp_path: Path) -> None:
-    documents = text(tmp_path, "a\n" * (2 * LONGEST_DOCUMENT + 1))
-    assert [len(document) for document in documents] == [LONGEST_DOCUMENT, LONGEST_DOCUMENT, 1]
+def test_an_endless_document_is_split_by_lines(tmp_path: Path) -> None:
+    documents = text(tmp_path, "a\n" * (2 * MAX_DOCUMENT_LINES + 1))
+    assert [len(document) for document in documents] == [MAX_DOCUMENT_LINES, MAX_DOCUMENT_LINES, 1]
 
 
-def test_an_endless_document_of_long_lines_comes_in_smaller_pieces(
+def test_an_endless_document_of_long_lines_is_split_by_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus, "LARGEST_DOCUMENT", 10)
+    monkeypatch.setattr(corpus, "MAX_DOCUMENT_CHARACTERS", 10)
     assert text(tmp_path, "12345\n12345\n1\n2\n\n3\n") == [["12345", "12345", "1"], ["2"], ["3"]]
 
 
-def test_very_long_lines_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_very_long_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
-    fits, longer = "é" * (LONGEST_LINE // 2), "é" * (LONGEST_LINE // 2) + "x"
+    fits, longer = "é" * (MAX_LINE_BYTES // 2), "é" * (MAX_LINE_BYTES // 2) + "x"
     assert text(tmp_path, f"short\n{fits}\n{longer}\n\nlast\n{longer}", counts) == [["short", fits], ["last"]]
     assert counts == {"line too long": 2}
 
@@ -124,14 +70,14 @@ def test_very_long_lines_are_left_out_and_counted(tmp_path: Path) -> None:
 # ---- pairs ------------------------------------------------------------------------------------------
 
 
-def test_rows_of_a_table(tmp_path: Path) -> None:
+def test_rows_of_tsv(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     table = b"a\tb\n one \t two\r\n\tno source\nno target\t \none column\n\na\tb\tc\nbad\xff\tb\n\xe2\x80\xa8x\ty\n"
     assert rows(tmp_path, {"pairs/en-fr.tsv": table}, counts) == [("a", "b"), ("one", "two"), ("x", "y")]
     assert counts == {"empty side": 2, "not two columns": 3, "malformed utf-8": 1}
 
 
-def test_rows_of_two_sides(tmp_path: Path) -> None:
+def test_rows_of_moses_files(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     files: dict[str, str | bytes] = {
         "pairs/n.en-fr.en": "\ufeffone\n\ntwo\x0bhalves\u2028\nthree\nfour\ttab",
@@ -141,7 +87,7 @@ def test_rows_of_two_sides(tmp_path: Path) -> None:
     assert counts == {"empty side": 2, "malformed utf-8": 1}
 
 
-def test_sides_come_in_the_order_of_the_pair(tmp_path: Path) -> None:
+def test_sides_have_the_order_of_the_pair(tmp_path: Path) -> None:
     assert rows(tmp_path, {"pairs/n.sw-en.en": "one", "pairs/n.sw-en.sw": "moja"}) == [("moja", "one")]
 
 
@@ -154,7 +100,7 @@ def test_sides_of_unequal_length_are_refused(tmp_path: Path, longer: str) -> Non
         list(Corpora(tmp_path).pairs[0].rows())
 
 
-# ---- multi-way ------------------------------------------------------------------------------------------
+# ---- multiway -------------------------------------------------------------------------------------------
 
 
 def test_missing_and_malformed_lines_are_empty(tmp_path: Path) -> None:
@@ -164,29 +110,29 @@ def test_missing_and_malformed_lines_are_empty(tmp_path: Path) -> None:
     assert list(multi.lines("en", counts)) == ["a", "", "c d"]
     assert list(multi.lines("de", counts)) == ["", "b", "c"]
     assert counts == {"malformed utf-8": 1}
-    assert multi.check() == 3
+    assert multi.count_rows() == 3
 
 
 def test_files_of_unequal_length_are_refused(tmp_path: Path) -> None:
     put(tmp_path, {"multi/n/en.txt": "a\nb\n", "multi/n/de.txt": "a\nb\n", "multi/n/sw.txt": "a\n"})
     with pytest.raises(BadInput, match=r"de\.txt has 2, .*en\.txt has 2, .*sw\.txt has 1"):
-        Corpora(tmp_path).multi[0].check()
+        Corpora(tmp_path).multi[0].count_rows()
 
 
-def test_lines_that_are_too_long_are_empty_rows(tmp_path: Path) -> None:
-    longer = "x" * (LONGEST_LINE + 1)
+def test_lines_that_are_too_long_become_empty(tmp_path: Path) -> None:
+    longer = "x" * (MAX_LINE_BYTES + 1)
     put(tmp_path, {"multi/n/en.txt": f"a\n{longer}\nc\n", "multi/n/de.txt.gz": f"{longer}\nb\nc"})
     put(tmp_path, {"pairs/n.en-de.en": f"a\n{longer}\nc\n", "pairs/n.en-de.de.gz": f"{longer}\nb\nc"})
     corpora = Corpora(tmp_path)
     counts: Counter[str] = Counter()
-    assert corpora.multi[0].check() == 3
+    assert corpora.multi[0].count_rows() == 3
     assert list(corpora.multi[0].lines("en", counts)) == ["a", "", "c"]
     assert list(corpora.multi[0].lines("de", counts)) == ["", "b", "c"]
     assert list(corpora.pairs[0].rows(counts)) == [("c", "c")]
     assert counts == {"line too long": 4}
 
 
-# ---- all of a language ------------------------------------------------------------------------------------------
+# ---- lines of a language -----------------------------------------------------------------------------------------
 
 
 def test_all_lines_of_a_language(tmp_path: Path) -> None:
@@ -212,27 +158,27 @@ def test_all_lines_of_a_language(tmp_path: Path) -> None:
 
 @pytest.fixture
 def collections(tmp_path: Path) -> Path:
-    """en-fr four times over, en-de and fr-sw twice, de-fr once."""
+    """Folder with en-fr in four collections, en-de and fr-sw in two, de-fr in one."""
     files = ("en-fr", "ccmatrix.en-fr", "ccmatrix.fr-sw", "aligned.fr-en", "aligned.en-de", "aligned.sw-fr")
     put(tmp_path, {f"pairs/{file}.tsv": "a\tb" for file in files})
     return put(tmp_path, {f"multi/bible/{language}.txt": "a\n" for language in ("en", "fr", "de")})
 
 
-def given_by(folder: Path, priority: tuple[str, ...]) -> tuple[list[str], dict[str, list[str]]]:
+def labels_and_exclusions(folder: Path, priority: tuple[str, ...]) -> tuple[list[str], dict[str, list[str]]]:
     corpora = Corpora(folder, priority=priority)
-    left_out = {multi.name: sorted("-".join(pair) for pair in multi.pairs_left_out) for multi in corpora.multi}
-    return [pairs.label for pairs in corpora.pairs], left_out
+    excluded = {multi.name: sorted("-".join(pair) for pair in multi.excluded_pairs) for multi in corpora.multi}
+    return [pairs.label for pairs in corpora.pairs], excluded
 
 
-def test_without_priority_all_is_given(collections: Path) -> None:
+def test_without_priority_nothing_is_excluded(collections: Path) -> None:
     labels = ["en-fr", "aligned.en-de", "aligned.fr-en", "aligned.sw-fr", "ccmatrix.en-fr", "ccmatrix.fr-sw"]
-    assert given_by(collections, ()) == (labels, {"bible": []})
+    assert labels_and_exclusions(collections, ()) == (labels, {"bible": []})
 
 
 @pytest.mark.parametrize(
-    ("priority", "labels", "left_out"),
+    ("priority", "labels", "excluded"),
     [
-        # Those not named come in alphabetical order: aligned, bible, ccmatrix, unnamed.
+        # Other collections follow in alphabetical order: aligned, bible, ccmatrix, unnamed.
         (("ccmatrix",), ["aligned.en-de", "ccmatrix.en-fr", "ccmatrix.fr-sw"], {"bible": ["de-en", "en-fr"]}),
         (("bible",), ["aligned.sw-fr"], {"bible": []}),
         (("bible", "ccmatrix"), ["ccmatrix.fr-sw"], {"bible": []}),
@@ -241,25 +187,25 @@ def test_without_priority_all_is_given(collections: Path) -> None:
         (("unnamed", "bible", "ccmatrix"), ["en-fr", "ccmatrix.fr-sw"], {"bible": ["en-fr"]}),
     ],
 )
-def test_a_collection_gives_what_none_before_it_has(
-    collections: Path, priority: tuple[str, ...], labels: list[str], left_out: dict[str, list[str]]
+def test_a_pair_comes_from_the_first_collection_that_has_it(
+    collections: Path, priority: tuple[str, ...], labels: list[str], excluded: dict[str, list[str]]
 ) -> None:
-    assert given_by(collections, priority) == (labels, left_out)
+    assert labels_and_exclusions(collections, priority) == (labels, excluded)
 
 
-def test_a_set_that_has_nothing_left_to_give_is_left_out(tmp_path: Path) -> None:
+def test_a_multiway_corpus_without_remaining_pairs_is_dropped(tmp_path: Path) -> None:
     put(tmp_path, {"pairs/en-fr.tsv": "a\tb", "pairs/n.de-en.tsv": "a\tb"})
     put(tmp_path, {f"multi/n/{language}.txt": "a\n" for language in ("en", "fr")})
     corpora = Corpora(tmp_path, priority=["unnamed"])
     assert ([pairs.label for pairs in corpora.pairs], corpora.multi) == (["en-fr", "n.de-en"], ())
     assert corpora.languages == ("de", "en", "fr")
-    assert given_by(tmp_path, ("n",)) == (["n.de-en"], {"n": []})
+    assert labels_and_exclusions(tmp_path, ("n",)) == (["n.de-en"], {"n": []})
 
 
-def test_an_unknown_collection_names_the_nearest(collections: Path) -> None:
-    with pytest.raises(BadInput, match=r"no collection 'CCMatrix' to give priority; did you mean 'ccmatrix'"):
+def test_an_unknown_collection_is_refused_with_a_suggestion(collections: Path) -> None:
+    with pytest.raises(BadInput, match=r"priority 'CCMatrix': unknown collection; did you mean 'ccmatrix'"):
         Corpora(collections, priority=("bible", "CCMatrix"))
-    with pytest.raises(BadInput, match=r"no collection '' to give priority; valid: aligned, bible, ccmatrix, unnamed"):
+    with pytest.raises(BadInput, match=r"priority '': unknown collection; valid: aligned, bible, ccmatrix, unnamed"):
         Corpora(collections, priority=("",))
 
 
@@ -267,20 +213,20 @@ def test_an_unknown_collection_names_the_nearest(collections: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n \n", b"\xff\n\xfe\n"])
-@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_file_without_a_usable_line_is_refused(tmp_path: Path, content: bytes, suffix: str) -> None:
     put(tmp_path, {f"text/en.txt{suffix}": content, f"pairs/en-fr.tsv{suffix}": content})
     put(tmp_path, {f"multi/n/{language}.txt{suffix}": content for language in ("en", "fr")})
     corpora = Corpora(tmp_path)
     for read in (corpora.text[0].documents, corpora.pairs[0].rows, lambda: corpora.multi[0].lines("en")):
-        with pytest.raises(BadInput, match=rf"(en|en-fr)\.(txt|tsv){re.escape(suffix)}: not one usable line"):
+        with pytest.raises(BadInput, match=rf"(en|en-fr)\.(txt|tsv){re.escape(suffix)}: no usable line"):
             list(read())
 
 
-def test_a_file_that_vanished_is_named(tmp_path: Path) -> None:
+def test_a_removed_file_is_named(tmp_path: Path) -> None:
     corpora = Corpora(put(tmp_path, {"text/en.txt": "a"}))
     (tmp_path / "text/en.txt").unlink()
-    with pytest.raises(BadInput, match=r"en\.txt cannot be opened"):
+    with pytest.raises(BadInput, match=r"en\.txt: cannot be opened"):
         list(corpora.text[0].documents())
 
 
@@ -289,17 +235,19 @@ def test_a_file_that_vanished_is_named(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    st.lists(st.lists(readable, min_size=1), min_size=1), st.sampled_from(sorted(PACK)), st.sampled_from(["\n", "\r\n"])
+    st.lists(st.lists(readable, min_size=1), min_size=1),
+    st.sampled_from(sorted(COMPRESS)),
+    st.sampled_from(["\n", "\r\n"]),
 )
-def test_documents_come_back(documents: list[list[str]], suffix: str, newline: str) -> None:
+def test_documents_are_read_as_written(documents: list[list[str]], suffix: str, newline: str) -> None:
     content = (newline * 2).join(newline.join(document) for document in documents)
     with corpora_of({f"text/en.txt{suffix}": content}) as corpora:
         assert list(corpora.text[0].documents()) == documents
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(readable, readable), min_size=1), st.sampled_from(sorted(PACK)))
-def test_rows_come_back_from_a_table_and_from_two_sides(pairs: list[tuple[str, str]], suffix: str) -> None:
+@given(st.lists(st.tuples(readable, readable), min_size=1), st.sampled_from(sorted(COMPRESS)))
+def test_rows_of_tsv_and_moses_files_are_read_as_written(pairs: list[tuple[str, str]], suffix: str) -> None:
     table = "".join(f"{source}\t{target}\n" for source, target in pairs)
     source, target = ("\n".join(side) for side in zip(*pairs, strict=True))
     files = {"en-fr.tsv": table, "n.en-fr.en": source, "n.en-fr.fr": target}
@@ -308,16 +256,16 @@ def test_rows_come_back_from_a_table_and_from_two_sides(pairs: list[tuple[str, s
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.binary().map(lambda raw: raw.replace(b"\n", b" ")), min_size=1), st.sampled_from(sorted(PACK)))
-def test_no_bytes_ever_shift_a_row(raw: list[bytes], suffix: str) -> None:
-    """Row n stays row n beside lines of any bytes, and every row is either given or counted."""
-    raw = [b"no mark in front", *raw, b"x" * (LONGEST_LINE + 1), b"the end"]
+@given(st.lists(st.binary().map(lambda raw: raw.replace(b"\n", b" ")), min_size=1), st.sampled_from(sorted(COMPRESS)))
+def test_no_bytes_shift_a_row(raw: list[bytes], suffix: str) -> None:
+    """Row n stays row n beside lines of any bytes, and every row is either returned or counted."""
+    raw = [b"no byte order mark", *raw, b"x" * (MAX_LINE_BYTES + 1), b"the end"]
     numbers = "".join(f"{n}\n" for n in range(len(raw)))
     packed: dict[str, str | bytes] = {"multi/n/en.txt": numbers, f"multi/n/fr.txt{suffix}": b"\n".join(raw)}
     packed |= {"pairs/n.en-fr.en": numbers, f"pairs/n.en-fr.fr{suffix}": b"\n".join(raw)}
     counts: Counter[str] = Counter()
     with corpora_of(packed) as corpora:
-        assert corpora.multi[0].check() == len(raw)
+        assert corpora.multi[0].count_rows() == len(raw)
         lines = list(corpora.multi[0].lines("fr"))
         rows = list(corpora.pairs[0].rows(counts))
     assert len(lines) == len(raw)
@@ -326,8 +274,8 @@ def test_no_bytes_ever_shift_a_row(raw: list[bytes], suffix: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.binary(), st.sampled_from(sorted(PACK)))
-def test_every_row_of_a_table_is_given_or_counted(raw: bytes, suffix: str) -> None:
+@given(st.binary(), st.sampled_from(sorted(COMPRESS)))
+def test_every_row_of_tsv_is_returned_or_counted(raw: bytes, suffix: str) -> None:
     content = b"a\tb\n" + raw.replace(b" ", b"\t")
     counts: Counter[str] = Counter()
     with corpora_of({f"pairs/en-fr.tsv{suffix}": content}) as corpora:
@@ -347,7 +295,7 @@ def real() -> Corpora:
 
 
 def table(title: str) -> dict[str, dict[str, str]]:
-    """Rows of the table below a title of the folder's README, by their first column."""
+    """Return the rows of the table below a title of the README, by their first column."""
     readme = (Path(DATA or "") / "pretrain" / "README.md").read_text(encoding="utf-8")
     lines = readme.split(f"# {title}\n", 1)[1].split("\n#", 1)[0].splitlines()
     head, _, *body = [
@@ -356,14 +304,29 @@ def table(title: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(head, row, strict=True)) for row in body}
 
 
-@pytest.mark.skipif(not DATA, reason="CROSSLING_DATA names no folder of real text")
+def collections_of_pairs(real: Corpora) -> dict[str, list[ParallelCorpus]]:
+    """Return the parallel corpora by the name of their collection in the README."""
+    multiway = {multi.name for multi in real.multi}
+    collections: dict[str, list[ParallelCorpus]] = {}
+    for pairs in real.pairs:
+        collections.setdefault(f"{pairs.name}` pairs" if pairs.name in multiway else pairs.name, []).append(pairs)
+    return collections
+
+
+@pytest.mark.skipif(not DATA, reason="CROSSLING_DATA is not set to a folder of real text")
 class TestRealText:
-    def test_everything_listed_is_found(self, real: Corpora) -> None:
+    def test_all_listed_corpora_are_found(self, real: Corpora) -> None:
         assert {text.language for text in real.text} == set(table("Monolingual text"))
-        sets = {name: row["languages"].split(": ")[1].split() for name, row in table("Parallel sets").items()}
-        found = {multi.name: sorted(multi.files) for multi in real.multi}
-        found |= {pairs.name: sorted(pairs.languages) for pairs in real.pairs}
-        assert found == {name: sorted(languages) for name, languages in sets.items()}
+        found = {multi.name: f"{len(multi.files)}: {' '.join(sorted(multi.files))}" for multi in real.multi}
+        for name, corpora in collections_of_pairs(real).items():
+            languages = sorted({language for pairs in corpora for language in pairs.languages})
+            found[name] = f"{len(languages)}: {' '.join(languages)}"
+            if len(corpora) > 1:
+                found[name] = f"{len(corpora)} language pairs"
+        listed = {name: row["languages"].split(" of ")[0] for name, row in table("Parallel sets").items()}
+        assert {name: sorted(text.split()) for name, text in found.items()} == {
+            name: sorted(text.split()) for name, text in listed.items()
+        }
 
     def test_lines_and_documents(self, real: Corpora) -> None:
         counts: Counter[str] = Counter()
@@ -381,10 +344,10 @@ class TestRealText:
             multi.name: {language: sum(map(bool, multi.lines(language, counts))) for language in multi.languages}
             for multi in real.multi
         }
-        lengths = {multi.name: multi.check() for multi in real.multi}
-        for pairs in real.pairs:
-            lengths[pairs.name] = sum(1 for _ in pairs.rows(counts))
-            filled[pairs.name] = dict.fromkeys(pairs.languages, lengths[pairs.name])
+        lengths = {multi.name: multi.count_rows() for multi in real.multi}
+        for name, corpora in collections_of_pairs(real).items():
+            lengths[name] = sum(1 for pairs in corpora for _ in pairs.rows(counts))
+            filled[name] = dict.fromkeys(corpora[0].languages, lengths[name])
         sets = table("Parallel sets")
         assert lengths == {name: int(row["rows"]) for name, row in sets.items()}
         assert {name: sum(lines.values()) for name, lines in filled.items()} == {

@@ -1,4 +1,4 @@
-"""One language, one code."""
+"""Tests of canonical language codes and language pairs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.corpora.languages import canonical, canonical_pair, sides
-from crossling.errors import BadInput
+from crossling.core.errors import BadInput
+from crossling.corpora.languages import canonical_code, match_codes, parse_pair
 
-WRITTEN_AND_MEANT = """
+WRITTEN_AND_CANONICAL = """
 eng en   swh sw   swa sw   cmn zh   zho zh   pes fa   arb ar   nob nb   nno nn   zsm ms   ekk et   lvs lv   khk mn
 azj az   uzn uz   npi ne   plt mg   als sq   pbt ps   ydd yi   ory or   gaz om   fil tl   tgl tl   iw he   in id   ji yi
 ger de   fre fr   chi zh   dut nl   gre el   cze cs   rum ro   per fa   baq eu   bur my   tib bo   wel cy   kmr ku
@@ -20,42 +20,42 @@ my_zaw my-Qaag   hi_rom hi-Latn   hi-Latn hi-Latn   ca-valencia ca-valencia   zh
 swh_Latn sw   zho_Hant zh-Hant   zho_Hans zh   srp_Cyrl sr   sr-Latn sr-Latn   kas_Arab ks   kas_Deva ks-Deva
 arb_Arab ar   arb_Latn ar-Latn   jpn_Jpan ja   kor_Hang ko   ace_Latn ace   ace_Arab ace-Arab   ckb_Arab ckb
 """
-EXAMPLES = list(zip(*[iter(WRITTEN_AND_MEANT.split())] * 2, strict=True))
+EXAMPLES = list(zip(*[iter(WRITTEN_AND_CANONICAL.split())] * 2, strict=True))
 
 
-@pytest.mark.parametrize(("written", "meant"), EXAMPLES)
-def test_the_papers_code(written: str, meant: str) -> None:
-    assert canonical(written) == meant
+@pytest.mark.parametrize(("written", "canonical"), EXAMPLES)
+def test_canonical_code(written: str, canonical: str) -> None:
+    assert canonical_code(written) == canonical
 
 
-@given(st.sampled_from([meant for _, meant in EXAMPLES]), st.booleans(), st.booleans())
-def test_canonical_stays_whatever_its_case_and_separator(code: str, upper: bool, underscore: bool) -> None:
+@given(st.sampled_from([canonical for _, canonical in EXAMPLES]), st.booleans(), st.booleans())
+def test_a_canonical_code_is_unchanged_for_any_case_and_separator(code: str, upper: bool, underscore: bool) -> None:
     written = code.upper() if upper else code.lower()
-    assert canonical(written.replace("-", "_") if underscore else written) == code
+    assert canonical_code(written.replace("-", "_") if underscore else written) == code
 
 
 @pytest.mark.parametrize(
     ("written", "suggestion"),
     [("xx", "xh"), ("jp", "jpn"), ("english", "eng"), ("zh-", "zh"), ("qzz", "zzj")],
 )
-def test_an_unknown_code_names_the_nearest(written: str, suggestion: str) -> None:
-    with pytest.raises(BadInput, match=f"{written!r} is no language code.*did you mean '{suggestion}'"):
-        canonical(written)
+def test_an_unknown_code_is_refused_with_a_suggestion(written: str, suggestion: str) -> None:
+    with pytest.raises(BadInput, match=f"{written!r} is not a language code.*did you mean '{suggestion}'"):
+        canonical_code(written)
 
 
 @pytest.mark.parametrize(
     "written", ["", "e", "e1", "en-", "-en", "en--US", "en fr", "en.txt", "x-klingon", "en-x-mine", "日本"]
 )
-def test_what_is_no_tag_is_refused(written: str) -> None:
-    with pytest.raises(BadInput, match="is no language code"):
-        canonical(written)
+def test_invalid_codes_are_refused(written: str) -> None:
+    with pytest.raises(BadInput, match="is not a language code"):
+        canonical_code(written)
 
 
 # ---- pairs ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "canonical"),
     [
         ("en-fr", ("en", "fr")),
         ("FRA-eng", ("fr", "en")),
@@ -65,25 +65,25 @@ def test_what_is_no_tag_is_refused(written: str) -> None:
         ("qaa-qab", ("qaa", "qab")),
     ],
 )
-def test_the_two_languages_of_a_pair(written: str, meant: tuple[str, str]) -> None:
-    assert canonical_pair(written) == meant
+def test_the_two_languages_of_a_pair(written: str, canonical: tuple[str, str]) -> None:
+    assert parse_pair(written) == canonical
 
 
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("en", "'en' is no pair of languages: write two codes"),
-        ("", "is no pair"),
-        ("en_fr", "is no pair"),
-        ("en-", "is no pair"),
-        ("en-fr-de", "is no pair"),
-        ("en-xx", "'xx' is no language code"),
+        ("en", "'en' is not a language pair. Write two codes"),
+        ("", "is not a language pair"),
+        ("en_fr", "is not a language pair"),
+        ("en-", "is not a language pair"),
+        ("en-fr-de", "is not a language pair"),
+        ("en-xx", "'xx' is not a language code"),
         ("sw-swh", "pairs sw with itself"),
     ],
 )
-def test_what_is_no_pair_is_refused(written: str, expected: str) -> None:
+def test_invalid_pairs_are_refused(written: str, expected: str) -> None:
     with pytest.raises(BadInput, match=expected):
-        canonical_pair(written)
+        parse_pair(written)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_is_no_pair_is_refused(written: str, expected: str) -> None:
         (f"en-{'x' * 1_000_000}", ("en", "fr"), (None, None)),
     ],
 )
-def test_the_codes_that_stand_for_two_languages(
+def test_codes_of_the_two_languages_of_a_pair(
     codes: str, pair: tuple[str, str], found: tuple[str | None, str | None]
 ) -> None:
-    assert sides(codes.split(), pair) == found
+    assert match_codes(codes.split(), pair) == found

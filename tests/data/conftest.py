@@ -2,44 +2,60 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from crossling import disk
+from crossling.core import files as disk
 from crossling.corpora.corpus import Corpora
-from crossling.data.encode import encode
+from crossling.data import shard_writer
+from crossling.data import tokenize as tokenize_module
 from crossling.data.shards import Shards
+from crossling.data.tokenize import tokenize
 
-from .made import FILES, put, trained
+from .small_corpora import FILES, train_vocabulary, write_files
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _no_power_cuts() -> Iterator[None]:
-    """Waiting for the disk is most of the time that encoding a few lines takes."""
+def _no_flush() -> Iterator[None]:
+    """Do not flush to disk, which takes most of the time of small corpora."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "_flush", lambda _: None)
         yield
 
 
 @pytest.fixture(scope="session")
-def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("words"), 80)
+def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_vocabulary(tmp_path_factory.mktemp("vocab"), 80)
 
 
 @pytest.fixture(scope="session")
-def other_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("other_words"), 70)
+def other_vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_vocabulary(tmp_path_factory.mktemp("other_vocab"), 70)
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    return put(tmp_path / "corpora", FILES)
+    return write_files(tmp_path / "corpora", FILES)
 
 
 @pytest.fixture(scope="session")
-def made(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Shards:
-    """Of FILES, by one process in one go."""
-    root = tmp_path_factory.mktemp("made")
-    return encode(Corpora(put(root / "corpora", FILES)), words, root / "shards")
+def small_shards(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    """Return the shards of FILES, from one process without interruptions."""
+    root = tmp_path_factory.mktemp("shards")
+    return tokenize(Corpora(write_files(root / "corpora", FILES)), vocab, root / "shards")
+
+
+@pytest.fixture
+def sliced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two rows, and several slices of every part but the smallest."""
+    monkeypatch.setattr(tokenize_module, "SLICE_BYTES", 100)
+    monkeypatch.setattr(shard_writer, "ROWS_PER_BLOCK", 2)
+
+
+@pytest.fixture(scope="module")
+def shards(small_shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    """Return a copy of the shards: batches write blocks beside the tokens."""
+    return Shards.open(shutil.copytree(small_shards.path, tmp_path_factory.mktemp("batches") / "shards"))

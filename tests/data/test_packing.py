@@ -1,4 +1,4 @@
-"""Rows hold every sequence once, unbroken, and little else."""
+"""Rows contain every sequence once and contiguously, with little padding. Batches by length keep a token budget."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.data.packing import Sequences, fit, pack
+from crossling.data.packing import Sequences, batch_by_length, best_fit_rows, pack
 from crossling.vocabulary.vocabulary import PAD
 
 
 @given(st.lists(st.integers(1, 32), max_size=80))
-def test_every_sequence_is_in_one_row_that_holds_it(lengths: list[int]) -> None:
-    rows = fit(lengths, 32)
+def test_every_sequence_fits_in_one_row(lengths: list[int]) -> None:
+    rows = best_fit_rows(lengths, 32)
     assert sorted(index for row in rows for index in row) == list(range(len(lengths)))
     assert all(sum(lengths[index] for index in row) <= 32 for row in rows)
     # At most one row is half empty or more: two such rows would have been one.
     assert sum(sum(lengths[index] for index in row) <= 16 for row in rows) <= 1
 
 
-def test_too_long_is_an_error() -> None:
+def test_a_sequence_longer_than_a_row_is_an_error() -> None:
     with pytest.raises(ValueError, match="33 tokens does not fit into rows of 32"):
-        fit([5, 33], 32)
+        best_fit_rows([5, 33], 32)
 
 
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=40))
-def test_what_is_packed_can_be_taken_out_again(lengths: list[int]) -> None:
+def test_packed_sequences_can_be_unpacked(lengths: list[int]) -> None:
     ids = np.concatenate([np.arange(1000 * i + 10, 1000 * i + 10 + length) for i, length in enumerate(lengths)])
     tokens = {"ids": ids, "noise": (ids / 8).astype(np.float32), "masked": ids % 2 == 0}
     sequences = Sequences(np.array(lengths), tokens)
@@ -38,7 +38,7 @@ def test_what_is_packed_can_be_taken_out_again(lengths: list[int]) -> None:
         assert start // 16 == (place.stop - 1) // 16  # in one row
         assert flat["ids_segments"][place].tolist() == [number + 1] * length
         for name, values in tokens.items():
-            assert flat[name][place].tolist() == values[sequences.numbers == number].tolist()
+            assert flat[name][place].tolist() == values[sequences.sequence_ids == number].tolist()
     padding = flat["ids_segments"] == 0
     assert int(padding.sum()) == len(padding) - sum(lengths)
     assert torch.all(flat["ids"][padding] == PAD)
@@ -48,16 +48,16 @@ def test_what_is_packed_can_be_taken_out_again(lengths: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("pairs", "most"), [(17_000, 0.005), (2_000, 0.01), (300, 0.02)])
-def test_little_is_padding(pairs: int, most: float) -> None:
+def test_little_padding(pairs: int, most: float) -> None:
     """Lengths as of real pairs: log-normal, 57 tokens on average."""
     lengths = np.clip(np.random.default_rng(0).lognormal(3.9, 0.6, pairs), 4, 512).astype(int).tolist()
-    assert 1 - sum(lengths) / (512 * len(fit(lengths, 512))) < most
+    assert 1 - sum(lengths) / (512 * len(best_fit_rows(lengths, 512))) < most
 
 
 @given(st.lists(st.tuples(st.integers(1, 16), st.integers(1, 16)), min_size=1, max_size=40))
-def test_rows_may_be_told(lengths: list[tuple[int, int]]) -> None:
-    """Two inputs of the same examples: fitted by the longer of each, both fit, and row k holds the same ones."""
-    rows = fit([max(both) for both in lengths], 16)
+def test_rows_can_be_given(lengths: list[tuple[int, int]]) -> None:
+    """Two inputs of the same examples: packed by the longer of each, row k contains the same examples in both."""
+    rows = best_fit_rows([max(both) for both in lengths], 16)
     for side in (0, 1):
         sizes = np.array([both[side] for both in lengths])
         ids = np.arange(sizes.sum()) + 10
@@ -68,4 +68,20 @@ def test_rows_may_be_told(lengths: list[tuple[int, int]]) -> None:
             assert {*row} - {0} == {index + 1 for index in held}
         for number, start in enumerate(batch["ids_starts"].tolist()):
             place = slice(start, start + int(sizes[number]))
-            assert batch["ids"].flatten()[place].tolist() == ids[sequences.numbers == number].tolist()
+            assert batch["ids"].flatten()[place].tolist() == ids[sequences.sequence_ids == number].tolist()
+
+
+@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
+def test_batches_by_length_contain_every_row_within_the_budget(lengths: list[int], tokens: int) -> None:
+    found = list(batch_by_length(lengths, tokens))
+    assert sorted(row for rows in found for row in rows) == list(range(len(lengths)))
+    read = [lengths[row] for rows in found for row in rows]
+    assert read == sorted(lengths, reverse=True)  # which minimizes padding
+    for place, rows in enumerate(found, start=1):
+        longest = lengths[rows[0]]
+        assert len(rows) == 1 or len(rows) * longest <= tokens
+        assert place == len(found) or (len(rows) + 1) * longest > tokens  # one more would not have fitted
+
+
+def test_batches_by_length_keep_the_order_of_equal_lengths() -> None:
+    assert list(batch_by_length([3, 5, 3, 5], 10)) == [[1, 3], [0, 2]]

@@ -1,4 +1,4 @@
-"""Shards are read as they were written, a little at a time, and say so when they cannot be."""
+"""Shards are mapped as they were written, and damaged or older ones are refused."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossling.core.errors import BadInput
 from crossling.data import shards as module
-from crossling.data.shards import Bitext, Sentences, Shards
-from crossling.errors import BadInput
+from crossling.data.shards import Shards, TokenizedBitext, TokenizedSentences
 
-from .made import HOLES
+from .small_corpora import EMPTY_ROWS
 
 
 @pytest.fixture
-def copy(made: Shards, tmp_path: Path) -> Shards:
+def copy(small_shards: Shards, tmp_path: Path) -> Shards:
     """Shards to be damaged."""
-    shutil.copytree(made.path, tmp_path / "copy")
+    shutil.copytree(small_shards.path, tmp_path / "copy")
     return Shards.open(tmp_path / "copy")
 
 
-def side(filled: list[bool]) -> Sentences:
+def side(filled: list[bool]) -> TokenizedSentences:
     offsets = np.cumsum([0, *(2 * there for there in filled)])
-    return Sentences(np.arange(offsets[-1]), offsets)
+    return TokenizedSentences(np.arange(offsets[-1]), offsets)
 
 
 # ---- sentences -----------------------------------------------------------------------------------------------
 
 
-def test_a_sentence_is_a_piece_of_the_tokens_that_cannot_be_written_to(made: Shards) -> None:
-    text = made.text["en"]
+def test_a_sentence_is_a_read_only_view_of_the_tokens(small_shards: Shards) -> None:
+    text = small_shards.text["en"]
     sentence = text[1]
     assert sentence.tolist() == text.tokens[text.offsets[1] : text.offsets[2]].tolist()
     assert np.shares_memory(sentence, text.tokens)
@@ -45,11 +45,11 @@ def test_a_sentence_is_a_piece_of_the_tokens_that_cannot_be_written_to(made: Sha
         sentence[0] = 7
 
 
-def test_sentences_travel_by_their_path(made: Shards) -> None:
-    """To another process, which maps the files too, however large they are."""
-    for sentences in (made.text["en"], *(side for bitext in made.bitexts for side in bitext.sides)):
+def test_sentences_are_pickled_by_their_path(small_shards: Shards) -> None:
+    """Another process maps the files again."""
+    for sentences in (small_shards.text["en"], *(side for bitext in small_shards.bitexts for side in bitext.sides)):
         sent = pickle.dumps(sentences)
-        assert len(sent) < 300 + len(str(made.path))
+        assert len(sent) < 300 + len(str(small_shards.path))
         back = pickle.loads(sent)
         assert (back.folder, back.prefix) == (sentences.folder, sentences.prefix)
         for part in ("tokens", "offsets", "documents"):
@@ -58,8 +58,8 @@ def test_sentences_travel_by_their_path(made: Shards) -> None:
             assert one is None or (one.dtype == other.dtype and one.tolist() == other.tolist())
 
 
-def test_sentences_without_a_path_travel_whole() -> None:
-    sentences = Sentences(np.arange(5), np.array([0, 2, 5]), np.array([0, 2]))
+def test_sentences_without_a_path_are_pickled_with_their_arrays() -> None:
+    sentences = TokenizedSentences(np.arange(5), np.array([0, 2, 5]), np.array([0, 2]))
     back = pickle.loads(pickle.dumps(sentences))
     assert [back.tokens.tolist(), back.offsets.tolist(), back.documents.tolist()] == [
         [0, 1, 2, 3, 4],
@@ -68,87 +68,95 @@ def test_sentences_without_a_path_travel_whole() -> None:
     ]
 
 
-def test_bitexts_travel_too(made: Shards) -> None:
-    for bitext in made.bitexts:
-        bitext.row(0)  # with what it has looked up already
+def test_bitexts_can_be_pickled(small_shards: Shards) -> None:
+    for bitext in small_shards.bitexts:
+        bitext.row(0)  # fills its cache
         back = pickle.loads(pickle.dumps(bitext))
-        assert (back.corpus, back.languages, back.pairs, back.number) == (
+        assert (back.corpus, back.languages, back.pairs, back.corpus_id) == (
             bitext.corpus,
             bitext.languages,
             bitext.pairs,
-            bitext.number,
+            bitext.corpus_id,
         )
         assert [back.row(i) for i in range(back.pairs)] == [bitext.row(i) for i in range(bitext.pairs)]
 
 
 @given(filled=st.lists(st.booleans(), max_size=30), start=st.integers(0, 35), size=st.integers(0, 35))
-def test_filled_tells_which_sentences_are_there(filled: list[bool], start: int, size: int) -> None:
+def test_presence_is_a_mask_of_sentences_that_are_not_empty(filled: list[bool], start: int, size: int) -> None:
     sentences = side(filled)
     assert len(sentences) == len(filled)
-    assert sentences.filled().tolist() == filled
-    assert sentences.filled(start).tolist() == filled[start:]
-    assert sentences.filled(start, start + size).tolist() == filled[start : start + size]
+    assert sentences.presence().tolist() == filled
+    assert sentences.presence(start).tolist() == filled[start:]
+    assert sentences.presence(start, start + size).tolist() == filled[start : start + size]
 
 
 # ---- bitexts -------------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)
-@given(rows=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60), at_once=st.integers(1, 70))
-def test_rows_that_both_sides_have_are_numbered_through(rows: list[tuple[bool, bool]], at_once: int) -> None:
+@given(rows=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60), block_rows=st.integers(1, 70))
+def test_pairs_are_the_rows_that_both_sides_have(rows: list[tuple[bool, bool]], block_rows: int) -> None:
     both = [row for row, filled in enumerate(rows) if all(filled)]
     sides = side([left for left, _ in rows]), side([right for _, right in rows])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROWS_AT_ONCE", at_once)
-        bitext = Bitext("set", ("en", "sw"), sides, len(both), 0)
+        patch.setattr(module, "ROWS_PER_BLOCK", block_rows)
+        bitext = TokenizedBitext("set", ("en", "sw"), sides, len(both), 0)
         assert [bitext.row(index) for index in range(len(both))] == both
 
 
-def test_rows_without_holes_need_no_looking_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sentences, "filled", None)
-    bitext = Bitext("pairs", ("en", "sw"), (side([True] * 9), side([True] * 9)), 9, 0)
+def test_rows_without_gaps_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TokenizedSentences, "presence", None)
+    bitext = TokenizedBitext("pairs", ("en", "sw"), (side([True] * 9), side([True] * 9)), 9, 0)
     assert [bitext.row(index) for index in range(9)] == [*range(9)]
 
 
-def test_multi_way_sets_give_every_pair_of_languages(made: Shards) -> None:
-    found = {bitext.languages: bitext for bitext in made.bitexts if bitext.corpus == "bible"}
-    rows = {pair: sorted(set(range(10)) - HOLES[pair[0]] - HOLES[pair[1]]) for pair in combinations(HOLES, 2)}
+def test_multiway_corpora_give_every_pair_of_languages(small_shards: Shards) -> None:
+    found = {bitext.languages: bitext for bitext in small_shards.bitexts if bitext.corpus == "bible"}
+    rows = {
+        pair: sorted(set(range(10)) - EMPTY_ROWS[pair[0]] - EMPTY_ROWS[pair[1]]) for pair in combinations(EMPTY_ROWS, 2)
+    }
     assert {pair: [bitext.row(i) for i in range(bitext.pairs)] for pair, bitext in found.items()} == rows
 
 
-def test_a_side_of_a_multi_way_set_is_opened_once(made: Shards) -> None:
-    bible = [bitext for bitext in made.bitexts if bitext.corpus == "bible"]
+def test_a_language_of_a_multiway_corpus_is_opened_once(small_shards: Shards) -> None:
+    bible = [bitext for bitext in small_shards.bitexts if bitext.corpus == "bible"]
     sides = {(language, id(side)) for b in bible for language, side in zip(b.languages, b.sides, strict=True)}
-    assert len(sides) == len(HOLES)
+    assert len(sides) == len(EMPTY_ROWS)
 
 
-def test_corpora_have_numbers_of_their_own(made: Shards) -> None:
+def test_each_corpus_has_its_own_id(small_shards: Shards) -> None:
     numbers: dict[str, set[int]] = {}
-    for bitext in made.bitexts:
-        numbers.setdefault(bitext.corpus, set()).add(bitext.number)
+    for bitext in small_shards.bitexts:
+        numbers.setdefault(bitext.corpus, set()).add(bitext.corpus_id)
     assert all(len(these) == 1 for these in numbers.values())
     assert len(set.union(*numbers.values())) == len(numbers) == 3
 
 
-# ---- what is there, and whether it is whole --------------------------------------------------------------------
+# ---- entries and checksums ---------------------------------------------------------------------------------------
 
 
-def test_units_are_the_folders(made: Shards) -> None:
-    places = {file.parent.relative_to(made.path).as_posix() for file in made.path.rglob("entry.json")}
-    assert set(made.units()) == places
-    assert places == {"text/en", "text/sw", "pairs/en-sw", "pairs/news.en-sw", *(f"multi/bible/{x}" for x in HOLES)}
+def test_entries_have_the_names_of_the_folders(small_shards: Shards) -> None:
+    places = {file.parent.relative_to(small_shards.path).as_posix() for file in small_shards.path.rglob("entry.json")}
+    assert set(small_shards.entries()) == places
+    assert places == {
+        "text/en",
+        "text/sw",
+        "pairs/en-sw",
+        "pairs/news.en-sw",
+        *(f"multi/bible/{x}" for x in EMPTY_ROWS),
+    }
 
 
-def test_entries_say_what_the_files_are(made: Shards) -> None:
-    for place, entry in made.units().items():
-        files = {file.name: file.read_bytes() for file in (made.path / place).glob("*.npy")}
+def test_entries_have_sizes_and_checksums(small_shards: Shards) -> None:
+    for place, entry in small_shards.entries().items():
+        files = {file.name: file.read_bytes() for file in (small_shards.path / place).glob("*.npy")}
         assert entry["files"] == {
             name: {"bytes": len(raw), "xxh3": xxhash.xxh3_128_hexdigest(raw)} for name, raw in files.items()
         }
 
 
-def test_whole_shards_are_whole(made: Shards) -> None:
-    assert made.verify() == []
+def test_verify_accepts_intact_shards(small_shards: Shards) -> None:
+    assert small_shards.verify() == []
 
 
 @pytest.mark.parametrize("damage", ["flipped", "gone", "cut", "longer", "a folder"])
@@ -156,7 +164,7 @@ def test_whole_shards_are_whole(made: Shards) -> None:
     "name",
     ["text/en/documents.npy", "pairs/en-sw/sw.tokens.npy", "multi/bible/zu/offsets.npy", "multi/bible/en/tokens.npy"],
 )
-def test_damage_is_found(copy: Shards, name: str, damage: str) -> None:
+def test_verify_finds_a_damaged_file(copy: Shards, name: str, damage: str) -> None:
     file = copy.path / name
     raw = bytearray(file.read_bytes())
     file.unlink()
@@ -173,55 +181,55 @@ def test_damage_is_found(copy: Shards, name: str, damage: str) -> None:
     assert copy.verify() == [file]
 
 
-def test_all_damage_is_found(copy: Shards) -> None:
+def test_verify_finds_all_damaged_files(copy: Shards) -> None:
     files = sorted(copy.path.rglob("*.npy"))
     for file in files:
         file.write_bytes(file.read_bytes()[:-2])
     assert sorted(copy.verify()) == files
 
 
-def test_blocks_that_are_kept_beside_the_tokens_are_no_damage(copy: Shards) -> None:
-    from crossling.data.blocks import blocks
+def test_verify_ignores_cached_blocks(copy: Shards) -> None:
+    from crossling.data.example_groups import block_starts
 
-    blocks(copy.text["en"], 16)
+    block_starts(copy.text["en"], 16)
     assert (copy.path / "text/en/blocks-16.npy").exists()
     assert copy.verify() == []
 
 
-# ---- what cannot be used -------------------------------------------------------------------------------------
+# ---- damaged shards ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["", "nowhere", "corpora"])
-def test_folders_that_are_no_shards_are_refused(source: Path, name: str) -> None:
-    with pytest.raises(BadInput, match=r"no shards here \(expected manifest.json\); make them with crossling encode"):
+def test_folders_without_shards_are_refused(source: Path, name: str) -> None:
+    with pytest.raises(BadInput, match=r"no shards found \(no manifest\.json\)\. Create them with crossling tokenize"):
         Shards.open(source.parent / name)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "7", '"manifest"', "{}", '{"format": 1}', '{"format": 2}', "\x00\x01"]
-)
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"manifest"', "{}", '{"format": 2}', "\x00\x01"])
 def test_damaged_manifests_are_refused(copy: Shards, text: str) -> None:
     (copy.path / "manifest.json").write_text(text, encoding="utf-8")
-    with pytest.raises(BadInput, match="damaged or of another version; make these shards again"):
+    with pytest.raises(BadInput, match=r"these shards are damaged\. Create them again with crossling tokenize"):
         Shards.open(copy.path)
 
 
-def test_manifest_that_is_no_text_is_refused(copy: Shards) -> None:
+def test_a_manifest_that_is_not_utf8_is_refused(copy: Shards) -> None:
     (copy.path / "manifest.json").write_bytes(b"\xff\xfe{}")
     with pytest.raises(BadInput, match="damaged"):
         Shards.open(copy.path)
 
 
 @pytest.mark.parametrize("number", [1, 99])
-def test_manifests_of_other_versions_are_refused(copy: Shards, number: int) -> None:
+def test_shards_of_another_format_are_refused(copy: Shards, number: int) -> None:
     (copy.path / "manifest.json").write_text(json.dumps(copy.manifest | {"format": number}), encoding="utf-8")
-    with pytest.raises(BadInput, match="another version"):
+    with pytest.raises(
+        BadInput, match=f"shards of format {number}, expected 2. Create them again with crossling tokenize"
+    ):
         Shards.open(copy.path)
 
 
 def test_shards_without_their_vocabulary_are_refused(copy: Shards) -> None:
     (copy.vocabulary_path / "sentencepiece.model").unlink()
-    with pytest.raises(BadInput, match="make these shards again"):
+    with pytest.raises(BadInput, match="Create them again"):
         Shards.open(copy.path)
 
 
@@ -236,5 +244,7 @@ def test_damaged_arrays_are_refused(copy: Shards, name: str, damage: str) -> Non
     array.unlink()
     if damage != "gone":
         array.write_bytes({"empty": b"", "cut": raw[:-3], "other": b"this is no array\n" * 20}[damage])
-    with pytest.raises(BadInput, match=rf"{name} cannot be read \(.*make these shards again with crossling encode"):
+    with pytest.raises(
+        BadInput, match=rf"{name}: cannot read the array \(.*Create the shards again with crossling tokenize"
+    ):
         _ = copy.text if name.startswith("text") else copy.bitexts

@@ -1,4 +1,4 @@
-"""Retrieval with cross-attention plugged in: what a vector is, which files are read, and what is refused."""
+"""Retrieval with cross-attention plugged in (VECO)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transfer.toys import make_model, make_tokenizer, model_folder
 from typer.testing import CliRunner
 
 from crossling.cli.app import app
-from crossling.errors import BadInput, Interrupted
-from crossling.evaluate import evaluate as measuring
-from crossling.evaluate import predictions
-from crossling.evaluate.encode import Encoder
+from crossling.core.errors import BadInput, Interrupted
+from crossling.evaluate import evaluate as evaluate_module
 from crossling.evaluate.evaluate import evaluate
-from crossling.evaluate.retrieval import tatoeba
+from crossling.evaluate.retrieval import evaluate_tatoeba
+from crossling.inference.sentence_encoder import Encoder
+from crossling.tasks import predictions
+from tests.finetune.tiny_tasks import make_model, make_tokenizer, model_folder
 
 GERMAN = ["red dog", "the blue bird sings", "red dog", "green"]
 ENGLISH = ["old cat", "the bird sleeps the cat", "old cat", "what"]
@@ -31,7 +31,7 @@ def encoder() -> Encoder:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """The third line is the first once more, translated otherwise."""
+    """Bitext whose third line equals the first, with another translation."""
     put(tmp_path, "v1/tatoeba.deu-eng.deu", GERMAN)
     put(tmp_path, "v1/tatoeba.deu-eng.eng", ENGLISH)
     put(tmp_path, "translated/eng/tatoeba.deu-eng.deu", ["the cat", *ENGLISH[1:3], "where"])
@@ -48,7 +48,7 @@ def put(data: Path, name: str, lines: list[str]) -> Path:
 
 @torch.no_grad()
 def slow(encoder: Encoder, sentence: str, translation: str, layer: int, pooling: str) -> np.ndarray:
-    """[H : S], one sentence at a time."""
+    """Compute [H : S] of one sentence."""
     x, y = (torch.tensor([encoder.tokenizer(text)["input_ids"]]) for text in (sentence, translation))
     other = encoder.model(y).last_hidden_state
     alone = encoder.model(x, output_hidden_states=True).hidden_states[layer]
@@ -58,91 +58,97 @@ def slow(encoder: Encoder, sentence: str, translation: str, layer: int, pooling:
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_vector_is_of_a_sentence_by_itself_and_with_its_translation(encoder: Encoder, pooling: str) -> None:
-    found_KND = encoder.pooled(GERMAN, pooling, translations=ENGLISH)
-    assert found_KND.shape == (encoder.layers + 1, len(GERMAN), 2 * encoder.width)
-    for layer in range(encoder.layers + 1):
+def test_vectors_concatenate_states_without_and_with_cross_attention(encoder: Encoder, pooling: str) -> None:
+    vectors_KND = encoder.encode_layers(GERMAN, pooling, translations=ENGLISH)
+    assert vectors_KND.shape == (encoder.num_layers + 1, len(GERMAN), 2 * encoder.hidden_size)
+    for layer in range(encoder.num_layers + 1):
         for row, pair in enumerate(zip(GERMAN, ENGLISH, strict=True)):
             np.testing.assert_allclose(
-                found_KND[layer, row], slow(encoder, *pair, layer, pooling), rtol=1e-4, atol=1e-5
+                vectors_KND[layer, row], slow(encoder, *pair, layer, pooling), rtol=1e-4, atol=1e-5
             )
-    np.testing.assert_allclose(found_KND[..., : encoder.width], encoder.pooled(GERMAN, pooling), rtol=1e-4, atol=1e-5)
-    others_KND = encoder.pooled(GERMAN, pooling, translations=ENGLISH[::-1])
-    assert np.abs(others_KND - found_KND)[1:, 3].max() > 0.01
+    np.testing.assert_allclose(
+        vectors_KND[..., : encoder.hidden_size], encoder.encode_layers(GERMAN, pooling), rtol=1e-4, atol=1e-5
+    )
+    others_KND = encoder.encode_layers(GERMAN, pooling, translations=ENGLISH[::-1])
+    assert np.abs(others_KND - vectors_KND)[1:, 3].max() > 0.01
 
 
-def test_rows_are_the_nearest_by_these_vectors_and_say_so(encoder: Encoder, data: Path, tmp_path: Path) -> None:
+def test_rows_equal_those_of_a_slow_loop(encoder: Encoder, data: Path, tmp_path: Path) -> None:
     rows = evaluate(encoder, ["tatoeba"], data, tmp_path / "out", plug_in=True)
     assert {(row["setting"], row["protocol"]) for row in rows} == {("plug-in", "plug-in")}
     assert {(row["language"], row["direction"]) for row in rows} == {("de", "en-xx"), ("de", "xx-en")}
     # Equal sentences are one candidate, with the translation of the first.
     german = [("red dog", "the cat"), ("the blue bird sings", ENGLISH[1]), ("green", "where")]
     english = [("old cat", "red dog"), (ENGLISH[1], GERMAN[1]), ("what", "green")]
-    for layer in range(encoder.layers + 1):
+    for layer in range(encoder.num_layers + 1):
         first, second = (np.stack([slow(encoder, *pair, layer, "mean") for pair in side]) for side in (german, english))
         first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second))
-        right = (first @ second.T).argmax(1) == np.arange(3)
-        value = 100 * (2 * right[0] + right[1] + right[2]) / 4
+        correct = (first @ second.T).argmax(1) == np.arange(3)
+        value = 100 * (2 * correct[0] + correct[1] + correct[2]) / 4
         [row] = [row for row in rows if row["layer"] == layer and row["direction"] == "xx-en"]
         assert row["value"] == pytest.approx(value)
-    assert (tmp_path / "out" / predictions.FOLDER / "tatoeba" / "test-de.xx-en.plug-in.jsonl").is_file()
+    assert (tmp_path / "out" / predictions.PREDICTIONS_FOLDER / "tatoeba" / "test-de.xx-en.plug-in.jsonl").is_file()
     plain = evaluate(encoder, ["tatoeba"], data, tmp_path / "out")
     assert {row["setting"] for row in plain} == {"training-free"}
     stored = [json.loads(line) for line in (tmp_path / "out" / "scores.jsonl").read_text().splitlines()]
     assert len(stored) == len(rows) + len(plain)
 
 
-def test_by_the_command(data: Path, tmp_path: Path) -> None:
+def test_the_command_has_an_option(data: Path, tmp_path: Path) -> None:
     model = model_folder(tmp_path / "model", "veco")
     arguments = ["evaluate", str(model), "--task", "tatoeba", "--data", str(data), "--plug-in"]
-    found = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
-    rows = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
+    result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
     assert {row["setting"] for row in rows} == {"plug-in"}
     assert "accuracy (plug-in)" in CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
 
 
-def test_what_is_refused(encoder: Encoder, data: Path) -> None:
+def test_invalid_requests_are_refused(encoder: Encoder, data: Path) -> None:
     without = Encoder(make_model("crossling"), make_tokenizer(), "plain")
-    with pytest.raises(BadInput, match="plain: it has no cross-attention to plug in; give a model of the recipe veco"):
-        list(tatoeba(without, data, plug_in=True))
-    with pytest.raises(BadInput, match="--plug-in: expected --task tatoeba alone; only tatoeba has translations"):
+    with pytest.raises(BadInput, match=r"plain: no cross-attention to plug in\. Give a model of the recipe veco"):
+        list(evaluate_tatoeba(without, data, plug_in=True))
+    with pytest.raises(BadInput, match="--plug-in: applies to --task tatoeba only"):
         evaluate(encoder, ["tatoeba", "bucc2018"], data, plug_in=True)
     file = put(data, "translated/deu/tatoeba.deu-eng.eng", GERMAN[:3])
-    with pytest.raises(BadInput, match=rf"^{file}: 3 lines, but .*deu-eng.eng has 4.*; line 4 of one has no partner"):
-        list(tatoeba(encoder, data, plug_in=True))
+    with pytest.raises(
+        BadInput, match=rf"^{file}: 3 lines, but .*deu-eng.eng has 4. Expected line i to translate line i"
+    ):
+        list(evaluate_tatoeba(encoder, data, plug_in=True))
     file.unlink()
-    with pytest.raises(BadInput, match=rf"^{file}: no such file.*put the lines of tatoeba.deu-eng.eng there, transl"):
-        list(tatoeba(encoder, data, plug_in=True))
+    with pytest.raises(
+        BadInput, match=rf"^{file}: no such file.*Put the lines of tatoeba.deu-eng.eng, translated into de"
+    ):
+        list(evaluate_tatoeba(encoder, data, plug_in=True))
     put(data, "v1/tatoeba.fra-eng.fra", GERMAN)
     put(data, "v1/tatoeba.fra-eng.eng", ENGLISH)
     put(data, "translated/deu/tatoeba.deu-eng.eng", GERMAN)
-    assert list(tatoeba(encoder, data, ["de"], plug_in=True))  # of the others nothing is asked
+    assert list(evaluate_tatoeba(encoder, data, ["de"], plug_in=True))  # other pairs need no translations
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_what_was_stopped_is_measured_again_if_a_translation_has_changed(
+def test_a_changed_translation_is_evaluated_again(
     encoder: Encoder, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
 ) -> None:
     for name, sentences in (("fra", GERMAN), ("eng", ENGLISH)):
         put(data, f"v1/tatoeba.fra-eng.{name}", sentences)
     put(data, "translated/eng/tatoeba.fra-eng.fra", ENGLISH)
     put(data, "translated/fra/tatoeba.fra-eng.eng", GERMAN)
-    asked: list[Any] = []
+    evaluated: list[Any] = []
 
-    def stopped(*ways: Any) -> Any:
-        measured = tatoeba(*ways)
-        yield from (next(measured), next(measured))  # both directions of the first pair
+    def interrupt(*arguments: Any) -> Any:
+        results = evaluate_tatoeba(*arguments)
+        yield from (next(results), next(results))  # both directions of the first pair
         raise KeyboardInterrupt
 
-    def watched(*ways: Any) -> Any:
-        asked.extend(ways[2])
-        return tatoeba(*ways)
+    def record(*arguments: Any) -> Any:
+        evaluated.extend(arguments[2])
+        return evaluate_tatoeba(*arguments)
 
-    monkeypatch.setattr(measuring, "tatoeba", stopped)
+    monkeypatch.setattr(evaluate_module, "evaluate_tatoeba", interrupt)
     with pytest.raises(Interrupted):
         evaluate(encoder, ["tatoeba"], data, tmp_path / "out", plug_in=True)
     if changed:
         put(data, "translated/deu/tatoeba.deu-eng.eng", [*GERMAN[1:], "another"])
-    monkeypatch.setattr(measuring, "tatoeba", watched)
+    monkeypatch.setattr(evaluate_module, "evaluate_tatoeba", record)
     evaluate(encoder, ["tatoeba"], data, tmp_path / "out", plug_in=True)
-    assert asked == (["de-en", "fr-en"] if changed else ["fr-en"])
+    assert evaluated == (["de-en", "fr-en"] if changed else ["fr-en"])

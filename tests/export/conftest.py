@@ -1,4 +1,4 @@
-"""Small runs, two steps each, made once for each test process."""
+"""Small runs of two steps, trained once per test process."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ Train = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def train(shards: Shards, small_model: list[str], tmp_path_factory: pytest.TempPathFactory) -> Train:
-    """The folder of a run of a recipe with `--set` differences."""
-    made: dict[tuple[str, ...], Path] = {}
+    """Return a function that trains a recipe with changed settings and returns its run folder."""
+    runs: dict[tuple[str, ...], Path] = {}
 
     def train(name: str, *differences: str) -> Path:
-        from crossling.recipe import pretrain
-        from crossling.recipes import named
+        from crossling.recipes import get_recipe
+        from crossling.recipes.pretrain import pretrain
 
-        if (key := (name, *differences)) not in made:
-            recipe = named(name, "tiny")
-            scaled = [f"{each}.length=32" for each in recipe.objectives]
-            scaled += [f"{name}.tokens=128" for name, each in recipe.objectives.items() if hasattr(each, "tokens")]
+        if (key := (name, *differences)) not in runs:
+            recipe = get_recipe(name, "tiny")
+            scaled = [f"{objective}.length=32" for objective in recipe.objectives]
+            scaled += [
+                f"{name}.tokens=128" for name, objective in recipe.objectives.items() if hasattr(objective, "tokens")
+            ]
             scaled += ["xlco.pairs=8", "xlco.queue=16"] if recipe.xlco else []
-            # Rates as high as this make weights that differ from those a network begins with.
+            # A high learning rate makes weights that differ from the initial ones.
             short = ["steps=2", "lr=0.05", "optimizer.warmup=0", "model.layers=3"]
-            made[key] = tmp_path_factory.mktemp(name) / "run"
-            pretrain(recipe.set([*small_model, *scaled, *short, *differences]), shards, made[key])
-        return made[key]
+            runs[key] = tmp_path_factory.mktemp(name) / "run"
+            pretrain(recipe.set([*small_model, *scaled, *short, *differences]), shards, runs[key])
+        return runs[key]
 
     return train
 

@@ -1,4 +1,4 @@
-"""A standalone folder in a process that has no crossling, and what `import crossling` makes known elsewhere."""
+"""Standalone folders in a process without crossling, and the effect of `import crossling`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 from crossling.export import export
-from crossling.export.standalone import AUTO_MAP, sources
+from crossling.export.export_folder import AUTO_MAP, collect_sources
 from crossling.model import heads
-from crossling.recipe import load_run
+from crossling.recipes.network import load_run
 
 from .conftest import Train
 
@@ -37,22 +37,22 @@ from transformers import (
 
 try:
     AutoModel.from_pretrained(folder, trust_remote_code=False)
-    raise SystemExit("code ran that nobody had trusted")
+    raise SystemExit("untrusted code was run")
 except ValueError as error:
     assert "trust_remote_code=True" in str(error)
 
-def opened(kind, folder) -> PreTrainedModel:
-    return kind.from_pretrained(folder, trust_remote_code=True).eval()
+def load_model(auto_class, folder) -> PreTrainedModel:
+    return auto_class.from_pretrained(folder, trust_remote_code=True).eval()
 
 inputs = dict(AutoTokenizer.from_pretrained(folder, trust_remote_code=True)(text, return_tensors="pt"))
 found = {
-    "encoder": opened(AutoModel, folder)(**inputs).last_hidden_state,
-    "replaced": opened(AutoModelForPreTraining, folder)(**inputs).logits,
-    "filled": opened(AutoModelForMaskedLM, f"{folder}/generator")(**inputs).logits,
-    "other": opened(AutoModelForMaskedLM, other)(**inputs).logits,
+    "encoder": load_model(AutoModel, folder)(**inputs).last_hidden_state,
+    "rtd": load_model(AutoModelForPreTraining, folder)(**inputs).logits,
+    "mlm": load_model(AutoModelForMaskedLM, f"{folder}/generator")(**inputs).logits,
+    "other": load_model(AutoModelForMaskedLM, other)(**inputs).logits,
 }
-opened(AutoModelForPreTraining, folder).save_pretrained(saved)
-found["again"] = opened(AutoModelForPreTraining, saved)(**inputs).logits
+load_model(AutoModelForPreTraining, folder).save_pretrained(saved)
+found["again"] = load_model(AutoModelForPreTraining, saved)(**inputs).logits
 pipeline("fill-mask", model=f"{folder}/generator", trust_remote_code=True)(f"{text} <mask>")
 try:
     from sentence_transformers import SentenceTransformer
@@ -68,12 +68,12 @@ assert "crossling" not in sys.modules
 def python(program: str, *arguments: Path | str, home: Path) -> str:
     environment = os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=home)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=home)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
-def test_a_folder_opens_without_crossling(train: Train, lines: list[str], tmp_path: Path) -> None:
+def test_standalone_folder_loads_without_crossling(train: Train, lines: list[str], tmp_path: Path) -> None:
     run, other = train("xlm_e", "model.token_table=gdes"), train("veco")
     folder = export(run, tmp_path / "one", standalone=True)
     second = export(other, tmp_path / "two", standalone=True)
@@ -86,9 +86,9 @@ def test_a_folder_opens_without_crossling(train: Train, lines: list[str], tmp_pa
         output = net.encoder(**inputs, output_hidden_states=True)
         expected = {
             "encoder": output.last_hidden_state,
-            "replaced": net.parts["rtd_head"](output.last_hidden_state),
+            "rtd": net.parts["rtd_head"](output.last_hidden_state),
             "again": net.parts["rtd_head"](output.last_hidden_state),
-            "filled": net.parts["generator_head"](
+            "mlm": net.parts["generator_head"](
                 net.parts["generator"](**inputs).last_hidden_state, net.parts["generator"].embeddings.tokens.weight
             ),
             "other": second_net.parts["lm_head"](
@@ -100,26 +100,26 @@ def test_a_folder_opens_without_crossling(train: Train, lines: list[str], tmp_pa
         torch.testing.assert_close(values, expected[name], atol=1e-6, rtol=0, msg=name)
 
 
-def test_its_code_needs_nothing_of_crossling_and_registers_nothing() -> None:
-    code = sources()
-    assert {"config.py", "heads.py", "transformer.py"} <= {*code}
-    for text in code.values():
+def test_standalone_code_does_not_import_crossling() -> None:
+    sources = collect_sources()
+    assert {"config.py", "heads.py", "encoder.py"} <= {*sources}
+    for text in sources.values():
         assert "crossling." not in "".join(line for line in text.splitlines() if "import" in line)
         assert ".register(" not in text
     for reference in AUTO_MAP.values():
         file, name = reference.split(".")
         assert hasattr(heads, name)
-        assert name in code[f"{file}.py"]
+        assert name in sources[f"{file}.py"]
 
 
-def test_where_crossling_is_its_own_classes_come_first(train: Train, tmp_path: Path) -> None:
+def test_classes_of_an_imported_crossling_are_used(train: Train, tmp_path: Path) -> None:
     folder = export(train("xlm_e"), tmp_path / "exported", standalone=True)
     for trust in (False, True):
         model = AutoModel.from_pretrained(folder, trust_remote_code=trust)
-        assert type(model).__module__ == "crossling.model.transformer"
+        assert type(model).__module__ == "crossling.model.encoder"
 
 
-def test_import_crossling_is_enough(train: Train, tmp_path: Path) -> None:
+def test_import_crossling_registers_the_models(train: Train, tmp_path: Path) -> None:
     folder = export(train("xlm_e"), tmp_path / "exported")
     program = (
         "import sys, crossling; from transformers import AutoModel\n"
@@ -129,22 +129,22 @@ def test_import_crossling_is_enough(train: Train, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "waits"),
+    ("argv", "imports_torch"),
     [
         (["/usr/bin/crossling", "pretrain"], False),
         (["crossling.exe"], False),
         (["/lib/crossling/__main__.py"], False),
         (["script.py", "crossling"], True),
         (["/crossling/script.py"], True),
-        (["-m"], True),  # another module that imports crossling while it is looked for
+        (["-m"], True),  # python -m of another module
         ([""], True),
         ([], True),
     ],
 )
-def test_only_the_command_line_does_not_wait_for_torch(
-    argv: list[str], waits: bool, monkeypatch: pytest.MonkeyPatch
+def test_only_the_command_line_does_not_import_torch(
+    argv: list[str], imports_torch: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import crossling
 
     monkeypatch.setattr(sys, "argv", argv)
-    assert crossling._is_command_line() == (not waits)
+    assert crossling._is_command_line() == (not imports_torch)

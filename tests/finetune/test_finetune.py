@@ -1,4 +1,4 @@
-"""From an encoder to a folder of fine-tuned models: it learns, goes on exactly, and its predictions give its scores."""
+"""Fine-tuning: it learns, resumes exactly, and its stored predictions give its scores."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transfer.toys import model_folder, write_squad, write_udpos, write_xnli
 from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
 
-from crossling.benchmarks.sets import SETS
-from crossling.data.batches import Work
-from crossling.errors import BadInput
-from crossling.evaluate import scores
+from crossling.core.errors import BadInput
+from crossling.data.batches import StepWork
 from crossling.evaluate.evaluate import evaluate
-from crossling.evaluate.tuned import evaluate_tuned
-from crossling.finetune.feed import FeatureFeed
 from crossling.finetune.finetune import finetune
-from crossling.load import load
-from crossling.transfer.tuned import Tuned, facts
+from crossling.finetune.finetune_scoring import evaluate_tuned
+from crossling.finetune.finetune_training import FeatureBatches
+from crossling.finetune.tuned_model import TUNED_INFO, TunedModel
+from crossling.inference.load import load
+from crossling.tasks import scores
+from crossling.tasks.registry import DATASETS
+
+from .tiny_tasks import model_folder, write_squad, write_udpos, write_xnli
 
 QUICK: dict[str, Any] = {"lr": 3e-3, "batch": 16, "warmup": 0.1, "length": 64}
 TIMES = {"seconds", "tokens_per_second", "loader_wait"}
@@ -49,13 +50,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_squad(data / "xquad" / "xquad.de.json", 40, "test")
     write_squad(data / "squad2" / "train-v2.0.json", 400, "train", impossible=True)
     write_squad(data / "squad2" / "dev-v2.0.json", 40, "dev", impossible=True)
-    _choices(data)
-    _numbers(data)
+    write_xcopa(data)
+    write_stsb(data)
     return data
 
 
-def _choices(data: Path) -> None:
-    """The right one has the colour that the premise names."""
+def write_xcopa(data: Path) -> None:
+    """Write examples whose right choice has the colour that the premise names."""
     for split, size in (("train", 240), ("val", 40), ("test", 40)):
         rows = []
         for number in range(size):
@@ -68,8 +69,9 @@ def _choices(data: Path) -> None:
         file.write_text("".join(f"{row}\n" for row in rows))
 
 
-def _numbers(data: Path) -> None:
-    header = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+def write_stsb(data: Path) -> None:
+    columns = "index genre filename year old_index source1 source2 sentence1 sentence2 score"
+    header = "\t".join(columns.split()) + "\n"
     for split, size in (("train", 240), ("dev", 40)):
         rows = []
         for number in range(size):
@@ -91,13 +93,13 @@ def _numbers(data: Path) -> None:
         ("stsb", 8, {"en"}),
     ],
 )
-def test_what_can_be_learned_is_learned(
+def test_every_head_type_learns_a_simple_task(
     task: str, epochs: int, languages: set[str], model: Path, data: Path, tmp_path: Path
 ) -> None:
     rows = finetune(model, task, data, tmp_path / "tuned", epochs=epochs, **QUICK)
     assert {row["language"] for row in rows} == languages
     assert all(row["value"] >= 95 for row in rows), [(row["language"], row["metric"], row["value"]) for row in rows]
-    assert rows == scores.read(tmp_path / "tuned" / "scores.jsonl")
+    assert rows == scores.read_scores(tmp_path / "tuned" / "scores.jsonl")
     first = rows[0]
     assert (first["model"], first["setting"], first["selection"], first["seed"]) == (
         str(model),
@@ -106,14 +108,14 @@ def test_what_can_be_learned_is_learned(
         0,
     )
     assert first["low"] <= first["value"] <= first["high"]
-    # From what was stored the very same rows come out, and from the model too.
+    # Stored predictions and the model itself give the same rows.
     assert evaluate_tuned(tmp_path / "tuned", data, recompute=True) == rows
     assert evaluate_tuned(tmp_path / "tuned", data) == rows
 
 
 @pytest.mark.parametrize("kind", ["xlmr", "bert"])
 @pytest.mark.parametrize("task", ["xnli", "udpos", "xquad"])
-def test_encoders_of_others_take_the_heads_of_transformers(kind: str, task: str, data: Path, tmp_path: Path) -> None:
+def test_other_encoders_get_the_heads_of_transformers(kind: str, task: str, data: Path, tmp_path: Path) -> None:
     auto = {
         "xnli": AutoModelForSequenceClassification,
         "udpos": AutoModelForTokenClassification,
@@ -124,252 +126,262 @@ def test_encoders_of_others_take_the_heads_of_transformers(kind: str, task: str,
     network = auto.from_pretrained(tmp_path / "tuned")
     assert network.config.model_type == ("bert" if kind == "bert" else "xlm-roberta")
     if task != "xquad":
-        assert tuple(network.config.id2label.values()) == SETS[task].labels
+        assert tuple(network.config.id2label.values()) == DATASETS[task].labels
     for name, weight in network.state_dict().items():
         torch.testing.assert_close(weight, load_file(tmp_path / "tuned" / "model.safetensors")[name])
 
 
-def test_a_tuned_folder_is_an_encoder_too(model: Path, data: Path, tmp_path: Path) -> None:
+def test_a_tuned_folder_is_loaded_as_an_encoder(model: Path, data: Path, tmp_path: Path) -> None:
     finetune(model, "xnli", data, tmp_path / "tuned", steps=3, **QUICK)
     network = AutoModelForSequenceClassification.from_pretrained(tmp_path / "tuned" / "seed-0").eval()
-    tuned = Tuned.load(tmp_path / "tuned")
+    tuned = TunedModel.load(tmp_path / "tuned")
     text = tuned.tokenizer("the red dog", return_tensors="pt")
     torch.testing.assert_close(network(text["input_ids"]).logits, tuned.model(text["input_ids"]).logits)
     hidden = network.encoder(text["input_ids"]).last_hidden_state.mean(1)[0]
     encoder = load(tmp_path / "tuned")
-    torch.testing.assert_close(torch.tensor(encoder.embed(["the red dog"], layer=2)[0]), hidden)
+    torch.testing.assert_close(torch.tensor(encoder.encode(["the red dog"], layer=2)[0]), hidden)
 
 
-# ---- stopping and going on -----------------------------------------------------------------------------------
+# ---- resuming ------------------------------------------------------------------------------------------------
 
 
-def metrics(tuned: Path) -> list[dict[str, Any]]:
+def read_metrics(tuned: Path) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in (tuned / "seed-0" / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows if row["step"]]
 
 
 @pytest.mark.parametrize("task", ["xnli", "udpos", "xquad"])
-def test_a_run_that_was_stopped_is_the_run_that_was_not(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     task: str, model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {**QUICK, "steps": 12, "checkpoint_every": 4, "micro_tokens": 64, "log_every": 3}
     whole = finetune(model, task, data, tmp_path / "whole", **settings)
-    original = FeatureFeed.__getitem__
+    original = FeatureBatches.__getitem__
 
-    def crashing(self: FeatureFeed, step: int) -> Work:
+    def crashing(self: FeatureBatches, step: int) -> StepWork:
         if step == 10:
             raise RuntimeError("the machine went down")
         return original(self, step)
 
-    monkeypatch.setattr(FeatureFeed, "__getitem__", crashing)
+    monkeypatch.setattr(FeatureBatches, "__getitem__", crashing)
     with pytest.raises(RuntimeError, match="went down"):
         finetune(model, task, data, tmp_path / "stopped", **settings)
     assert not (tmp_path / "stopped" / "seed-0").exists()
-    monkeypatch.setattr(FeatureFeed, "__getitem__", original)
-    with pytest.warns(UserWarning, match="goes on from step 8"):
+    monkeypatch.setattr(FeatureBatches, "__getitem__", original)
+    with pytest.warns(UserWarning, match="resume.* step 8"):
         again = finetune(model, task, data, tmp_path / "stopped", **settings)
     assert again == whole
-    ours, theirs = (load_file(tmp_path / out / "seed-0" / "model.safetensors") for out in ("whole", "stopped"))
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert metrics(tmp_path / "whole") == metrics(tmp_path / "stopped")
+    whole_weights, resumed_weights = (
+        load_file(tmp_path / out / "seed-0" / "model.safetensors") for out in ("whole", "stopped")
+    )
+    assert all(torch.equal(whole_weights[name], resumed_weights[name]) for name in whole_weights)
+    assert read_metrics(tmp_path / "whole") == read_metrics(tmp_path / "stopped")
     assert not (tmp_path / "stopped" / "training").exists()
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps that were taken."""
+def trained_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Record the steps that are trained."""
     steps: list[int] = []
-    original = FeatureFeed.__getitem__
+    original = FeatureBatches.__getitem__
 
-    def counting(self: FeatureFeed, step: int) -> Work:
+    def counting(self: FeatureBatches, step: int) -> StepWork:
         steps.append(step)
         return original(self, step)
 
-    monkeypatch.setattr(FeatureFeed, "__getitem__", counting)
+    monkeypatch.setattr(FeatureBatches, "__getitem__", counting)
     return steps
 
 
-def test_seeds_differ_and_the_best_is_at_the_root(model: Path, data: Path, tmp_path: Path, counted: list[int]) -> None:
+def test_seeds_differ_and_the_best_is_at_the_root(
+    model: Path, data: Path, tmp_path: Path, trained_steps: list[int]
+) -> None:
     tuned = tmp_path / "tuned"
     rows = finetune(model, "xnli", data, tuned, seeds=2, steps=6, seed=5, **QUICK)
     assert {row["seed"] for row in rows} == {5, 6}
     one, other = (load_file(tuned / f"seed-{seed}" / "model.safetensors") for seed in (5, 6))
     assert not torch.equal(one["classifier.out.weight"], other["classifier.out.weight"])
-    dev = {seed: facts(tuned / f"seed-{seed}").dev["english-dev"] for seed in (5, 6)}
+    dev = {seed: TUNED_INFO.read(tuned / f"seed-{seed}").dev["english-dev"] for seed in (5, 6)}
     best = max(dev, key=lambda seed: dev[seed])
-    assert facts(tuned).seed == best
+    assert TUNED_INFO.read(tuned).seed == best
     assert (tuned / "model.safetensors").stat().st_ino == (tuned / f"seed-{best}" / "model.safetensors").stat().st_ino
-    # One more seed is trained, the others are not made again.
-    taken = len(counted)
+    # One more seed is trained, and the others are kept.
+    taken = len(trained_steps)
     more = finetune(model, "xnli", data, tuned, seeds=3, steps=6, seed=5, **QUICK)
-    assert len(counted) == taken + 6
+    assert len(trained_steps) == taken + 6
     assert [row for row in more if row["seed"] != 7] == rows
     assert finetune(model, "xnli", data, tuned, seeds=3, steps=6, seed=5, **QUICK) == more
-    assert len(counted) == taken + 6
+    assert len(trained_steps) == taken + 6
 
 
-def test_the_best_point_of_a_grid_is_taken_and_none_is_tried_twice(
-    model: Path, data: Path, tmp_path: Path, counted: list[int], monkeypatch: pytest.MonkeyPatch
+def test_the_best_point_of_a_grid_is_used_and_none_is_trained_twice(
+    model: Path, data: Path, tmp_path: Path, trained_steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dataclasses import replace
 
-    from crossling.benchmarks import sets
-    from crossling.benchmarks.hyper import Grid
+    from crossling.tasks import registry as sets
+    from crossling.tasks.hyperparameters import HyperparameterGrid
 
-    grid = Grid("nobody", lr=(1e-6, 3e-3), batch=(16,))
-    monkeypatch.setitem(sets.SETS, "xnli", replace(SETS["xnli"], grids={"mine": grid}))
+    grid = HyperparameterGrid("nobody", lr=(1e-6, 3e-3), batch=(16,))
+    monkeypatch.setitem(sets.DATASETS, "xnli", replace(DATASETS["xnli"], grids={"mine": grid}))
     tuned, settings = tmp_path / "tuned", {"steps": 40, "warmup": 0.1, "length": 64}
     rows = finetune(model, "xnli", data, tuned, seeds=2, grid="mine", **settings)
-    assert len(counted) == 3 * 40  # two points and a second seed; the first is that of the best point
+    assert len(trained_steps) == 3 * 40  # two points and a second seed; the first is that of the best point
     assert {path.name for path in (tuned / "grid").iterdir()} == {"lr-1e-06", "lr-0.003"}
-    assert facts(tuned).hyper["lr"] == 3e-3
+    assert TUNED_INFO.read(tuned).hyperparameters["lr"] == 3e-3
     assert not list((tuned / "grid" / "lr-1e-06").glob("*.safetensors"))
     (tuned / "scores.jsonl").unlink()
     shutil.rmtree(tuned / "seed-0")
     assert finetune(model, "xnli", data, tuned, seeds=2, grid="mine", **settings) == rows
-    assert len(counted) == 3 * 40
+    assert len(trained_steps) == 3 * 40
 
 
-# ---- which state is taken ------------------------------------------------------------------------------------
+# ---- selection -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def dev_scores(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, list[float]]], None]:
-    """Lets the dev scores of each language be as said, from the state before the first step on."""
-    from crossling.finetune.training import _Training
+    """Replace the dev scores of each language, from the evaluation before the first step on."""
+    from crossling.finetune.finetune_training import _FinetuneRun
 
-    def put(values: dict[str, list[float]]) -> None:
-        told = {language: iter(own) for language, own in values.items()}
-        original = _Training._dev
+    def replace_scores(values: dict[str, list[float]]) -> None:
+        remaining = {language: iter(own) for language, own in values.items()}
+        original = _FinetuneRun._score_dev
 
         def fake(self: Any, tuned: Any, languages: Any) -> dict[str, float]:
-            if tuned is self.tuned:  # in training
-                return {language: next(told[language]) for language in languages}
+            if tuned is self.tuned:  # during training
+                return {language: next(remaining[language]) for language in languages}
             return original(self, tuned, languages)
 
-        monkeypatch.setattr(_Training, "_dev", fake)
+        monkeypatch.setattr(_FinetuneRun, "_score_dev", fake)
 
-    return put
+    return replace_scores
 
 
 EN, DE = [0.0, 5.0, 9.0, 7.0, 1.0], [0.0, 9.0, 2.0, 8.0, 1.0]  # at steps 0, 2, 4, 6 and 8
 
 
 @pytest.mark.parametrize(("selection", "step"), [("english-dev", 4), ("all-dev", 6), ("each-dev", 6), ("last", 8)])
-def test_the_state_is_chosen_by_the_rule(
+def test_the_selection_determines_the_checkpoint(
     selection: Any, step: int, model: Path, data: Path, tmp_path: Path, dev_scores: Callable[..., None]
 ) -> None:
     dev_scores({"en": EN, "de": DE})
     tuned = tmp_path / "tuned"
     settings = {**QUICK, "steps": 8, "checkpoint_every": 2}
     rows = finetune(model, "xnli", data, tuned, selection=selection, **settings)
-    known = facts(tuned)
-    assert (known.step, known.selection) == (step, selection)
-    assert known.dev["all-dev"] == pytest.approx((known.dev["dev/en"] + known.dev["dev/de"]) / 2)  # type: ignore[operator]
-    assert known.dev["english-dev"] == known.dev["dev/en"]
+    info = TUNED_INFO.read(tuned)
+    assert (info.step, info.selection) == (step, selection)
+    assert info.dev["all-dev"] == pytest.approx((info.dev["dev/en"] + info.dev["dev/de"]) / 2)  # type: ignore[operator]
+    assert info.dev["english-dev"] == info.dev["dev/en"]
     assert {row["selection"] for row in rows} == {selection}
     own = {path.name for path in (tuned / "seed-0" / "languages").glob("*")}
     assert own == ({"en", "de"} if selection == "each-dev" else set())
-    if selection == "each-dev":  # each language is scored with its own
+    if selection == "each-dev":  # each language is scored with its own model
         places = [tuned / "seed-0", *(tuned / "seed-0" / "languages" / language for language in ("en", "de"))]
         weights = [load_file(place / "model.safetensors")["classifier.out.weight"] for place in places]
         assert not torch.equal(weights[0], weights[1])
         assert not torch.equal(weights[1], weights[2])
-        torch.testing.assert_close(Tuned.load(tuned / "seed-0", "de").model.classifier.out.weight.cpu(), weights[2])
-        torch.testing.assert_close(Tuned.load(tuned / "seed-0", "fr").model.classifier.out.weight.cpu(), weights[0])
+        torch.testing.assert_close(
+            TunedModel.load(tuned / "seed-0", "de").model.classifier.out.weight.cpu(), weights[2]
+        )
+        torch.testing.assert_close(
+            TunedModel.load(tuned / "seed-0", "fr").model.classifier.out.weight.cpu(), weights[0]
+        )
 
 
 # ---- translated training data --------------------------------------------------------------------------------
 
 
-def test_translations_are_trained_on_too(model: Path, data: Path, tmp_path: Path) -> None:
+def test_translate_train_adds_the_translations(model: Path, data: Path, tmp_path: Path) -> None:
     own = tmp_path / "data"
     shutil.copytree(data / "xnli", own / "xnli")
     (own / "xnli" / "translated" / "fr").mkdir(parents=True)
     shutil.copy(data / "xnli" / "train-en.tsv", own / "xnli" / "translated" / "fr" / "train.tsv")
-    rows = finetune(model, "xnli", own, tmp_path / "tuned", "translate-train", steps=3, **QUICK)
+    rows = finetune(model, "xnli", own, tmp_path / "tuned", setting="translate-train", steps=3, **QUICK)
     assert {row["setting"] for row in rows} == {"translate-train"}
-    assert facts(tmp_path / "tuned").examples == 480
+    assert TUNED_INFO.read(tmp_path / "tuned").examples == 480
 
 
 def test_a_teacher_tags_translations_that_have_no_tags(model: Path, data: Path, tmp_path: Path) -> None:
     own = tmp_path / "data"
     shutil.copytree(data / "udpos", own / "udpos")
-    bare = write_udpos(tmp_path / "bare", {"train": 60}, {"train": ["fr"]}, tagged=False)
+    untagged = write_udpos(tmp_path / "untagged", {"train": 60}, {"train": ["fr"]}, tagged=False)
     (own / "udpos" / "translated" / "fr").mkdir(parents=True)
-    shutil.copy(bare / "udpos" / "train-fr.tsv", own / "udpos" / "translated" / "fr" / "train.tsv")
-    rows = finetune(model, "udpos", own, tmp_path / "tuned", "translate-train", epochs=8, **QUICK)
-    assert facts(tmp_path / "tuned").examples == 210
-    assert facts(tmp_path / "tuned" / "teacher").setting == "zero-shot"
+    shutil.copy(untagged / "udpos" / "train-fr.tsv", own / "udpos" / "translated" / "fr" / "train.tsv")
+    rows = finetune(model, "udpos", own, tmp_path / "tuned", setting="translate-train", epochs=8, **QUICK)
+    assert TUNED_INFO.read(tmp_path / "tuned").examples == 210
+    assert TUNED_INFO.read(tmp_path / "tuned" / "teacher").setting == "zero-shot"
     assert all(row["value"] >= 95 for row in rows)
 
 
-# ---- what is refused -----------------------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"task": "xnly"}, "--task xnly: no such task; did you mean 'xnli'"),
-        ({"setting": "zeroshot"}, "--setting zeroshot: no such setting; did you mean 'zero-shot'"),
-        ({"selection": "dev"}, "--selection dev: no such selection"),
-        ({"seeds": 0}, "--seeds 0: expected at least 1"),
-        ({"grid": "xlm"}, "--grid xlm: no such grid for xnli"),
-        ({"setting": "translate-train"}, "has no translated training data here"),
-        ({"task": "panx"}, "no train part for panx; looked for panx/train"),
+        ({"setting": "zeroshot"}, "setting zeroshot: no such setting; did you mean 'zero-shot'"),
+        ({"selection": "dev"}, "selection dev: no such selection"),
+        ({"seeds": 0}, "seeds 0: expected at least 1"),
+        ({"grid": "xlm"}, "grid xlm: xnli has no such grid"),
+        ({"setting": "translate-train"}, "has no translated training data"),
+        ({"task": "panx"}, "panx has no train split. Expected files: panx/train"),
         ({"epoch": 3}, "there is no 'epoch'; did you mean 'epochs'"),
     ],
 )
-def test_bad_input_is_told_in_one_sentence(
-    changes: dict[str, Any], told: str, model: Path, data: Path, tmp_path: Path
+def test_bad_input_is_refused_in_one_line(
+    changes: dict[str, Any], message: str, model: Path, data: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(BadInput, match=told) as caught:
+    with pytest.raises(BadInput, match=message) as error:
         finetune(**{"model": model, "task": "xnli", "data": data, "out": tmp_path / "tuned", **changes})
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     assert not (tmp_path / "tuned").exists()
 
 
-def test_a_folder_of_something_else_is_left_alone(model: Path, data: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(model: Path, data: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(BadInput, match="not empty and holds nothing fine-tuned"):
+    with pytest.raises(BadInput, match="is no output of crossling finetune"):
         finetune(model, "xnli", data, tmp_path)
 
 
-def test_a_folder_does_not_go_on_as_something_else(model: Path, data: Path, tmp_path: Path) -> None:
+def test_a_finished_model_with_other_settings_is_refused(model: Path, data: Path, tmp_path: Path) -> None:
     finetune(model, "xnli", data, tmp_path / "tuned", steps=2, **QUICK)
-    with pytest.raises(BadInput, match="fine-tuned with another steps"):
+    with pytest.raises(BadInput, match="trained with steps 2, not 3"):
         finetune(model, "xnli", data, tmp_path / "tuned", steps=3, **QUICK)
-    with pytest.raises(BadInput, match="fine-tuned with another task"):
+    with pytest.raises(BadInput, match="trained with task xnli, not udpos"):
         finetune(model, "udpos", data, tmp_path / "tuned", steps=2, **QUICK)
 
 
-def test_without_a_dev_part_the_last_state_can_be_asked_for(model: Path, data: Path, tmp_path: Path) -> None:
+def test_without_a_dev_set_the_last_checkpoint_can_be_selected(model: Path, data: Path, tmp_path: Path) -> None:
     own = tmp_path / "data"
     shutil.copytree(data / "xnli", own / "xnli")
     for file in own.glob("xnli/dev*"):
         file.unlink()
     with pytest.raises(
-        BadInput, match=r"no dev part for xnli .*or take the last state of each run, with --selection last"
+        BadInput, match=r"xnli has no dev split.*Or select the last checkpoint of each run with --selection last"
     ):
         finetune(model, "xnli", own, tmp_path / "tuned", steps=2, **QUICK)
     finetune(model, "xnli", own, tmp_path / "tuned", steps=2, selection="last", **QUICK)
-    assert facts(tmp_path / "tuned").dev == {"english-dev": None, "all-dev": None}
+    assert TUNED_INFO.read(tmp_path / "tuned").dev == {"english-dev": None, "all-dev": None}
 
 
-def test_evaluate_takes_tuned_models_and_says_how_to_make_one(model: Path, data: Path, tmp_path: Path) -> None:
+def test_evaluate_scores_tuned_models_and_names_the_command_to_train_one(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput, match=rf"crossling finetune {model} --task xnli --data {data} -o TUNED"):
         evaluate(load(model), ["xnli"], data)
     rows = finetune(model, "xnli", data, tmp_path / "tuned", steps=2, **QUICK)
     assert evaluate(load(tmp_path / "tuned"), ["xnli"], data, tmp_path / "scores") == rows
-    assert scores.read(tmp_path / "scores" / "scores.jsonl") == rows
-    with pytest.raises(BadInput, match="fine-tuned for xnli, and udpos has other labels"):
+    assert scores.read_scores(tmp_path / "scores" / "scores.jsonl") == rows
+    with pytest.raises(BadInput, match="udpos: it has other labels than xnli"):
         evaluate(load(tmp_path / "tuned"), ["udpos"], data)
     shutil.rmtree(tmp_path / "tuned" / "seed-0" / "predictions")
     with pytest.raises(BadInput, match="no stored predictions of xnli"):
         evaluate_tuned(tmp_path / "tuned", data, recompute=True)
 
 
-def test_qnli_without_its_training_part_is_trained_on_rte(model: Path, tmp_path: Path) -> None:
+def test_qnli_without_training_files_is_trained_on_rte(model: Path, tmp_path: Path) -> None:
     glue = tmp_path / "data" / "glue"
     for folder, split, texts in (("RTE", "train", "sentence1\tsentence2"), ("QNLI", "dev", "question\tsentence")):
         (glue / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Cross-attention that can be plugged in and out, recomputed activations, and the gate beside WavLM's."""
+"""Cross-attention on and off, activation checkpointing, and self-attention against WavLM."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.testing import assert_close
 from transformers.models.wavlm.modeling_wavlm import WavLMAttention
 
-from crossling.model.attention import Bias, SelfAttention
+from crossling.model.attention import PositionBias, SelfAttention
 from crossling.model.config import CrosslingConfig
+from crossling.model.encoder import CrosslingModel
 from crossling.model.position import RelativePositionTable
-from crossling.model.transformer import CrosslingModel
 
 WIDTH = 16
 
@@ -33,10 +33,10 @@ def model(**changes: object) -> CrosslingModel:
 
 
 def gradients(network: CrosslingModel, states: list[Tensor]) -> dict[str, Tensor]:
-    """Of a different sum for every number of the states."""
+    """Return the gradients of a random weighted sum of the states."""
     network.zero_grad()
     generator = torch.Generator().manual_seed(1)
-    torch.stack([(each * torch.randn(each.shape, generator=generator)).sum() for each in states]).sum().backward()
+    torch.stack([(state * torch.randn(state.shape, generator=generator)).sum() for state in states]).sum().backward()
     return {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
 
 
@@ -46,38 +46,38 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         assert_close(found[name], values, atol=1e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
 
 
-# ---- plugged out -----------------------------------------------------------------------------------------------
+# ---- without a paired sequence ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_plugged_out_it_is_the_encoder_without_the_module(norm: str) -> None:
+def test_without_a_pair_it_equals_an_encoder_without_cross_attention(norm: str) -> None:
     full, plain = model(norm=norm), model(norm=norm, cross_attention=False)
-    absent, extra = plain.load_state_dict(full.state_dict(), strict=False)
-    assert not absent
-    assert len(extra) == 3 * 8
-    assert all(".cross" in name for name in extra)
+    missing, unexpected = plain.load_state_dict(full.state_dict(), strict=False)
+    assert not missing
+    assert len(unexpected) == 3 * 8
+    assert all(".cross" in name for name in unexpected)
     ids = torch.randint(4, 49, (2, 9))
     found = full(ids).last_hidden_state
     assert torch.equal(found, plain(ids).last_hidden_state)
     assert_same(gradients(full, [found]), gradients(plain, [plain(ids).last_hidden_state]))
 
 
-def test_what_the_module_owns_is_named() -> None:
+def test_cross_attention_parameters() -> None:
     full = model()
-    owned = set(full.cross_parameters())
+    owned = set(full.cross_attention_parameters())
     assert owned == {p for name, p in full.named_parameters() if ".cross" in name}
-    assert not list(model(cross_attention=False).cross_parameters())
+    assert not list(model(cross_attention=False).cross_attention_parameters())
 
 
-def test_without_the_module_nothing_can_be_plugged_in() -> None:
+def test_paired_states_need_cross_attention() -> None:
     with pytest.raises(ValueError, match="no cross-attention"):
         model(cross_attention=False)(torch.tensor([[5, 6]]), encoder_hidden_states=torch.zeros(1, 2, WIDTH))
 
 
-# ---- plugged in ------------------------------------------------------------------------------------------------
+# ---- with a paired sequence ------------------------------------------------------------------------------------
 
 
-def test_the_paired_sequence_is_felt_in_every_layer() -> None:
+def test_paired_sequence_changes_every_layer() -> None:
     network, ids = model(), torch.randint(4, 49, (1, 7))
     one, other = (
         network(ids, encoder_hidden_states=paired, output_hidden_states=True).hidden_states
@@ -87,34 +87,34 @@ def test_the_paired_sequence_is_felt_in_every_layer() -> None:
     assert all((first - second).abs().max() > 1e-3 for first, second in zip(one[1:], other[1:], strict=True))
 
 
-def test_places_of_the_paired_sequence_mean_nothing() -> None:
-    """No position bias between two sequences: its states may come in any order."""
+def test_order_of_the_paired_sequence_does_not_matter() -> None:
+    """There is no position bias between two sequences."""
     network, ids, paired = model(), torch.randint(4, 49, (1, 7)), torch.randn(1, 5, WIDTH)
     one = network(ids, encoder_hidden_states=paired).last_hidden_state
     assert_close(network(ids, encoder_hidden_states=paired.flip(1)).last_hidden_state, one, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_padded_packed_and_one_by_one_are_equal(norm: str) -> None:
-    """States and gradients, those of the paired sequence too."""
+def test_padded_packed_and_separate_sequences_are_equal(norm: str) -> None:
+    """States and gradients, including those of the paired sequence."""
     network = model(norm=norm)
     lengths = [(7, 3), (9, 8), (5, 11), (11, 4)]  # of a sequence and of its pair
     ids = [torch.randint(4, 49, (length,)) for length, _ in lengths]
     paired = [torch.randn(length, WIDTH, requires_grad=True) for _, length in lengths]
 
     def padded() -> list[Tensor]:
-        ids_BL, present_BT = torch.ones(4, 12, dtype=torch.long), torch.zeros(4, 13, dtype=torch.bool)
+        ids_BL, mask_BT = torch.ones(4, 12, dtype=torch.long), torch.zeros(4, 13, dtype=torch.bool)
         paired_BTD = torch.full((4, 13, WIDTH), 7.0)
         for row, (own, other) in enumerate(zip(ids, paired, strict=True)):
             ids_BL[row, : len(own)], paired_BTD[row, : len(other)] = own, other
-            present_BT[row, : len(other)] = True
+            mask_BT[row, : len(other)] = True
         states = network(
-            ids_BL, ids_BL != 1, encoder_hidden_states=paired_BTD, encoder_attention_mask=present_BT
+            ids_BL, ids_BL != 1, encoder_hidden_states=paired_BTD, encoder_attention_mask=mask_BT
         ).last_hidden_state
         return [states[row, : len(own)] for row, own in enumerate(ids)]
 
     def packed() -> list[Tensor]:
-        """Two in a row, and not in the same order as their pairs."""
+        """Pack two sequences per row, in another order than their pairs."""
         ids_BL, segments_BL = torch.ones(2, 19, dtype=torch.long), torch.zeros(2, 19, dtype=torch.long)
         paired_BTD, segments_BT = torch.full((2, 17, WIDTH), 7.0), torch.zeros(2, 17, dtype=torch.long)
         for row, (first, second) in enumerate(((0, 1), (3, 2))):
@@ -122,42 +122,42 @@ def test_padded_packed_and_one_by_one_are_equal(norm: str) -> None:
                 (ids_BL, segments_BL, [(first, ids[first]), (second, ids[second])]),
                 (paired_BTD, segments_BT, [(second, paired[second]), (first, paired[first])]),
             ):
-                place = 0
+                start = 0
                 for number, values in parts:
-                    array[row, place : place + len(values)] = values
-                    numbers[row, place : place + len(values)] = number + 1
-                    place += len(values)
+                    array[row, start : start + len(values)] = values
+                    numbers[row, start : start + len(values)] = number + 1
+                    start += len(values)
         states = network(
             ids_BL, segments=segments_BL, encoder_hidden_states=paired_BTD, encoder_segments=segments_BT
         ).last_hidden_state
         return [states[segments_BL == number] for number in range(1, 5)]
 
-    def one_by_one() -> list[Tensor]:
+    def separate() -> list[Tensor]:
         return [
             network(own[None], encoder_hidden_states=other[None]).last_hidden_state[0]
             for own, other in zip(ids, paired, strict=True)
         ]
 
-    def learned(states: list[Tensor]) -> dict[str, Tensor]:
-        for each in paired:
-            each.grad = None
-        found = gradients(network, states)
-        return found | {f"paired {i}": each.grad.clone() for i, each in enumerate(paired)}  # type: ignore[union-attr]
+    def all_gradients(states: list[Tensor]) -> dict[str, Tensor]:
+        for state in paired:
+            state.grad = None
+        own = gradients(network, states)
+        return own | {f"paired {i}": state.grad.clone() for i, state in enumerate(paired)}  # type: ignore[union-attr]
 
-    expected = one_by_one()
+    expected = separate()
     for form in (padded, packed):
         for found, wanted in zip(form(), expected, strict=True):
             assert_close(found, wanted, atol=1e-5, rtol=1e-4)
-        assert_same(learned(form()), learned(one_by_one()))
+        assert_same(all_gradients(form()), all_gradients(separate()))
 
 
-# ---- recomputed activations --------------------------------------------------------------------------------------
+# ---- activation checkpointing --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-@pytest.mark.parametrize("crossed", [False, True], ids=["alone", "with a pair"])
-def test_recomputed_activations_give_the_same_gradients(crossed: bool, dropout: float) -> None:
-    """Dropout too is drawn again as it was."""
+@pytest.mark.parametrize("has_pair", [False, True], ids=["alone", "with a pair"])
+def test_activation_checkpointing_gives_the_same_gradients(has_pair: bool, dropout: float) -> None:
+    """The second forward pass has the same dropout masks."""
     ids, states = torch.randint(4, 49, (2, 9)), torch.randn(2, 6, WIDTH)
     found = []
     for recompute in (False, True):
@@ -167,22 +167,22 @@ def test_recomputed_activations_give_the_same_gradients(crossed: bool, dropout: 
         calls = count_calls(network)
         paired = states.clone().requires_grad_()
         torch.manual_seed(5)
-        output = network(ids, encoder_hidden_states=paired if crossed else None).last_hidden_state
+        output = network(ids, encoder_hidden_states=paired if has_pair else None).last_hidden_state
         learned = gradients(network, [output])
-        assert calls == [1 + recompute] * 3  # every block, once more on the way back
-        found.append(learned | ({"paired": paired.grad} if crossed else {}) | {"output": output.detach()})
+        assert calls == [1 + recompute] * 3  # every block runs again in the backward pass
+        found.append(learned | ({"paired": paired.grad} if has_pair else {}) | {"output": output.detach()})
     assert_same(found[1], found[0])
 
 
-def test_recomputed_activations_teach_cross_attention_alone() -> None:
-    """While the rest is frozen no input of a block has a gradient, and its cross-attention learns all the same."""
+def test_activation_checkpointing_with_only_cross_attention_trained() -> None:
+    """Frozen parameters leave the input of a block without a gradient. Its cross-attention still has one."""
     ids, paired = torch.randint(4, 49, (2, 9)), torch.randn(2, 6, WIDTH)
     found = []
     for recompute in (False, True):
         network = model().train()
         for parameter in network.parameters():
             parameter.requires_grad_(False)
-        for parameter in network.cross_parameters():
+        for parameter in network.cross_attention_parameters():
             parameter.requires_grad_(True)
         if recompute:
             network.gradient_checkpointing_enable()
@@ -202,12 +202,14 @@ def count_calls(network: CrosslingModel) -> list[int]:
     return calls
 
 
-# ---- the gate, beside the one its authors released ----------------------------------------------------------------
+# ---- the gate of the authors' released model ----------------------------------------------------------------
 
 
-def test_self_attention_is_wavlms_with_the_update_gate_flipped() -> None:
-    """transformers' WavLM computes 2 - a + a b w where XLM-E has a = 1 - g_u: the same from the negated first gate. Its
-    gate looks at the layer's input, as ours does with gate_input = "hidden"."""
+def test_self_attention_equals_wavlm_with_the_update_gate_flipped() -> None:
+    """transformers' WavLM computes 2 - a + a b w where XLM-E has a = 1 - g_u: the same from the negated first gate.
+
+    The input of its gate is the layer's input, as with gate_input = "hidden".
+    """
     torch.manual_seed(0)
     config = CrosslingConfig(hidden_size=24, num_attention_heads=3, gate_input="hidden", dropout=0.0)
     ours, table = SelfAttention(config), RelativePositionTable(buckets=32, max_distance=128, heads=3)
@@ -225,7 +227,14 @@ def test_self_attention_is_wavlms_with_the_update_gate_flipped() -> None:
         table.weight_NH.copy_(theirs.rel_attn_embed.weight)
     hidden = torch.randn(2, 40, 24)
     expected, _, _ = theirs(hidden)
-    assert_close(ours(hidden, Bias.of(table(40), table.far, by_kernel=False), None), expected, atol=1e-5, rtol=1e-4)
-    by_query = SelfAttention(config.but(gate_input="query"))
+    assert_close(
+        ours(hidden, PositionBias.create(table(40), table.saturation_distance, for_kernel=False), None),
+        expected,
+        atol=1e-5,
+        rtol=1e-4,
+    )
+    by_query = SelfAttention(config.replace(gate_input="query"))
     by_query.load_state_dict(ours.state_dict())
-    assert (by_query(hidden, Bias.of(table(40), table.far, by_kernel=False), None) - expected).abs().max() > 1e-2
+    assert (
+        by_query(hidden, PositionBias.create(table(40), table.saturation_distance, for_kernel=False), None) - expected
+    ).abs().max() > 1e-2

@@ -1,64 +1,70 @@
-"""The gated relative position bias against its equation, number by number."""
+"""Gated relative position bias against its equation, element by element."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from crossling.model.position import Gate, RelativePositionTable, bucket, far, windows
+from crossling.model.position import (
+    BiasGate,
+    RelativePositionTable,
+    relative_position_bucket,
+    saturation_distance,
+    toeplitz_bias,
+)
 
 
 @pytest.mark.parametrize(
     ("distance", "expected"),
     [(-1, 1), (0, 0), (1, 17), (7, 23), (8, 24), (16, 26), (64, 30), (127, 31), (-64, 14), (-128, 15), (5000, 31)],
 )
-def test_buckets_are_t5s(distance: int, expected: int) -> None:
-    assert bucket(torch.tensor([distance]), 32, 128).item() == expected
+def test_buckets_equal_t5(distance: int, expected: int) -> None:
+    assert relative_position_bucket(torch.tensor([distance]), 32, 128).item() == expected
 
 
 @pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (8, 16), (4, 100)])
-def test_far_is_where_the_last_bucket_begins(buckets: int, max_distance: int) -> None:
-    first = far(buckets, max_distance)
-    kinds = bucket(torch.arange(-500, 501), buckets, max_distance)
-    assert kinds[500 + first :].unique().numel() == kinds[: 501 - first].unique().numel() == 1
-    assert kinds[500 + first - 1] != kinds[-1]
-    assert kinds[501 - first] != kinds[0]
+def test_saturation_distance_is_the_first_of_the_last_bucket(buckets: int, max_distance: int) -> None:
+    first = saturation_distance(buckets, max_distance)
+    numbers = relative_position_bucket(torch.arange(-500, 501), buckets, max_distance)
+    assert numbers[500 + first :].unique().numel() == numbers[: 501 - first].unique().numel() == 1
+    assert numbers[500 + first - 1] != numbers[-1]
+    assert numbers[501 - first] != numbers[0]
 
 
-def test_the_table_gives_each_distance_its_bucket() -> None:
+def test_table_returns_the_bias_of_each_bucket() -> None:
     torch.manual_seed(0)
     table = RelativePositionTable(buckets=32, max_distance=128, heads=3)
     torch.nn.init.normal_(table.weight_NH)
-    bias_HLL = windows(table(40))
+    bias_HLL = toeplitz_bias(table(40))
     for query in range(40):
         for key in range(40):
-            expected = table.weight_NH[bucket(torch.tensor(key - query), 32, 128)]
+            expected = table.weight_NH[relative_position_bucket(torch.tensor(key - query), 32, 128)]
             assert_close(bias_HLL[:, query, key], expected)
 
 
-def test_the_gradient_of_the_table_sums_over_all_queries_and_keys_of_a_bucket() -> None:
+def test_gradient_of_the_table_sums_over_all_queries_and_keys_of_a_bucket() -> None:
     torch.manual_seed(0)
     table = RelativePositionTable(buckets=8, max_distance=16, heads=2)
     torch.nn.init.zeros_(table.weight_NH)
     upstream = torch.randn(2, 12, 12)
-    windows(table(12)).backward(upstream)
+    toeplitz_bias(table(12)).backward(upstream)
     slow = torch.zeros(8, 2)
     for query in range(12):
         for key in range(12):
-            slow[bucket(torch.tensor(key - query), 8, 16)] += upstream[:, query, key]
+            slow[relative_position_bucket(torch.tensor(key - query), 8, 16)] += upstream[:, query, key]
     assert_close(table.weight_NH.grad, slow)
 
 
-def test_the_bias_stays_float32_under_bfloat16() -> None:
+def test_bias_stays_float32_under_bfloat16_autocast() -> None:
     table = RelativePositionTable(buckets=8, max_distance=16, heads=2)
     torch.nn.init.normal_(table.weight_NH)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert table(12).dtype == torch.float32
 
 
-def test_the_gate_is_the_equation() -> None:
+def test_gate_equals_its_equation() -> None:
     """g_u, g_r = sigmoid(q.u), sigmoid(q.v); r = d + g_u d + (1 - g_u) w g_r d."""
     torch.manual_seed(0)
-    gate = Gate(head_width=5, heads=3)
+    gate = BiasGate(head_width=5, heads=3)
     torch.nn.init.normal_(gate.scale_H)
     query_BHLK = torch.randn(2, 3, 4, 5)
     d = 0.7
@@ -74,13 +80,13 @@ def test_the_gate_is_the_equation() -> None:
                 assert_close(factor[b, h, i] * d, expected)
 
 
-def test_the_gate_is_wavlms_with_the_update_gate_flipped() -> None:
+def test_gate_equals_wavlm_with_the_update_gate_flipped() -> None:
     """transformers' WavLM computes a (b w - 1) + 2 with a = 1 - g_u: the same number from the negated first gate."""
     from transformers.models.wavlm.modeling_wavlm import WavLMAttention
 
     torch.manual_seed(0)
     theirs = WavLMAttention(embed_dim=12, num_heads=3, num_buckets=8, max_distance=16)
-    ours = Gate(head_width=4, heads=3)
+    ours = BiasGate(head_width=4, heads=3)
     hidden = torch.randn(2, 6, 12)
     with torch.no_grad():
         theirs.gru_rel_pos_const.copy_(torch.randn(1, 3, 1, 1))

@@ -11,25 +11,27 @@ import numpy as np
 import pytest
 import torch
 
-from crossling.data.batches import Corrupted, Examples
-from crossling.data.noise import Noise
-from crossling.data.packing import Batch, Sequences, fit, pack
-from crossling.model.shape import Shape
-from crossling.model.transformer import CrosslingModel
-from crossling.objectives import Network, Objective
+from crossling.data.batches import CorruptedExamples, TokenizedExamples
+from crossling.data.keyed_random import KeyedRandom
+from crossling.data.packing import Batch, Sequences, best_fit_rows, pack
+from crossling.model.encoder import CrosslingModel
+from crossling.model.model_shape import ModelShape
+from crossling.objectives import Network, PretrainingObjective
 
 VOCABULARY = 40
 MASK = VOCABULARY - 1
 WIDTH = 32  # of a row: several sequences share one
-SHAPE = Shape(layers=3, width=16, heads=2, feed_forward=32, generator_layers=2, max_length=WIDTH, dropout=0.0, init=0.3)
+SHAPE = ModelShape(
+    layers=3, width=16, heads=2, feed_forward=32, generator_layers=2, max_length=WIDTH, dropout=0.0, init=0.3
+)
 
 
-def network(*objectives: Objective, **changes: Any) -> Network:
+def network(*objectives: PretrainingObjective, **changes: Any) -> Network:
     """With weights as after some training: no norm is the identity, no bias zero, no copy equal to its original."""
     torch.manual_seed(0)
     shape = replace(SHAPE, **changes)
-    encoder = CrosslingModel(shape.config(VOCABULARY))
-    parts = {name: make() for o in objectives for name, make in o.parts(encoder, shape).items()}
+    encoder = CrosslingModel(shape.to_config(VOCABULARY))
+    parts = {name: make() for o in objectives for name, make in o.modules(encoder, shape).items()}
     net = Network(encoder, parts)
     with torch.no_grad():
         for parameter in net.parameters():
@@ -41,68 +43,70 @@ def sentence(rng: np.random.Generator, words: int) -> np.ndarray:
     return np.append(rng.integers(4, MASK, size=words), 2)
 
 
-def pairs_of(number: int, rows: Sequence[int] | None = None, seed: int = 7) -> Examples:
-    """Translation pairs; every row is of its own if not said."""
+def pairs_of(number: int, rows: Sequence[int] | None = None, seed: int = 7) -> TokenizedExamples:
+    """Return translation pairs. By default every pair has its own corpus row."""
     rng = np.random.default_rng(seed)
     ids, others = ([sentence(rng, int(rng.integers(3, 9))) for _ in range(number)] for _ in range(2))
-    return Examples(ids, others, np.array((rows or range(number))[:number]))
+    return TokenizedExamples(ids, others, np.array((rows or range(number))[:number]))
 
 
-def text_of(number: int) -> Examples:
+def text_of(number: int) -> TokenizedExamples:
     """Blocks of one to three sentences."""
     rng = np.random.default_rng(8)
     sentences = [[sentence(rng, int(rng.integers(3, 9))) for _ in range(i % 3 + 1)] for i in range(number)]
-    return Examples([np.concatenate(block) for block in sentences])
+    return TokenizedExamples([np.concatenate(block) for block in sentences])
 
 
-def corrupted(objective: Objective, examples: Examples, step: int = 0) -> Corrupted:
+def corrupted(objective: PretrainingObjective, examples: TokenizedExamples, step: int = 0) -> CorruptedExamples:
     """A whole step; pairs are of three corpora."""
     number = len(examples.ids)
-    noise = Noise([1], step, number)
-    order = objective.units(np.arange(number) % 3, noise).ravel()
-    return objective.corrupt(chosen(examples, order), noise.of(order), MASK)
+    noise = KeyedRandom([1], step, number)
+    order = objective.example_units(np.arange(number) % 3, noise).ravel()
+    return objective.corrupt(chosen(examples, order), noise.select(order), MASK)
 
 
-def chosen(examples: Examples, order: np.ndarray) -> Examples:
+def chosen(examples: TokenizedExamples, order: np.ndarray) -> TokenizedExamples:
     """Some of them, in this order."""
-    ids, others = ([side[i] for i in order] if len(side) else [] for side in (examples.ids, examples.others))
-    return Examples(ids, others, None if examples.row_N is None else examples.row_N[order])
+    ids, others = ([side[i] for i in order] if len(side) else [] for side in (examples.ids, examples.translation_ids))
+    return TokenizedExamples(ids, others, None if examples.row_N is None else examples.row_N[order])
 
 
-def pair_batch(objective: Objective, pairs: int = 6, rows: Sequence[int] | None = None) -> Batch:
+def pair_batch(objective: PretrainingObjective, pairs: int = 6, rows: Sequence[int] | None = None) -> Batch:
     return packed(corrupted(objective, pairs_of(pairs, rows)))
 
 
-def text_batch(objective: Objective, blocks: int = 5) -> Batch:
+def text_batch(objective: PretrainingObjective, blocks: int = 5) -> Batch:
     return packed(corrupted(objective, text_of(blocks)))
 
 
-def packed(corrupted: Corrupted) -> Batch:
-    batch = {name: torch.from_numpy(values) for name, values in corrupted.each.items()}
+def packed(corrupted: CorruptedExamples) -> Batch:
+    batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
     longest = [max(each) for each in zip(*(s.lengths_N.tolist() for s in corrupted.inputs.values()), strict=True)]
-    rows = fit(longest, WIDTH) if corrupted.paired else None
+    rows = best_fit_rows(longest, WIDTH) if corrupted.has_paired_rows else None
     for name, sequences in corrupted.inputs.items():
         batch |= pack(sequences, WIDTH, name, rows)
     return batch
 
 
-def split(corrupted: Corrupted, *cuts: int) -> list[Batch]:
+def split(corrupted: CorruptedExamples, *cuts: int) -> list[Batch]:
     """The micro-batches of a step that is cut before these examples."""
     number = len(next(iter(corrupted.inputs.values())).lengths_N)
     return [packed(between(corrupted, start, stop)) for start, stop in pairwise([0, *cuts, number])]
 
 
-def between(corrupted: Corrupted, start: int, stop: int) -> Corrupted:
+def between(corrupted: CorruptedExamples, start: int, stop: int) -> CorruptedExamples:
     """Some of the examples of a step."""
     inputs = {}
     for name, whole in corrupted.inputs.items():
         first, last = int(whole.lengths_N[:start].sum()), int(whole.lengths_N[:stop].sum())
         inputs[name] = Sequences(whole.lengths_N[start:stop], {k: v[first:last] for k, v in whole.tokens.items()})
-    return Corrupted(inputs, {name: values[start:stop] for name, values in corrupted.each.items()}, corrupted.paired)
+    return CorruptedExamples(
+        inputs, {name: values[start:stop] for name, values in corrupted.per_example.items()}, corrupted.has_paired_rows
+    )
 
 
 def unpacked(batch: Batch, name: str = "ids") -> list[Batch]:
-    """What the rows hold, one sequence at a time."""
+    """Return the sequences of the rows, one batch each."""
     segments = batch[f"{name}_segments"]
     arrays = {key: value for key, value in batch.items() if value.shape == segments.shape}
     return [

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from crossling.model.tables import DisentangledEmbedding
-from crossling.model.transformer import Block, CrosslingModel
+from crossling.model.embedding import DisentangledEmbedding
+from crossling.model.encoder import Block, CrosslingModel
 
 
 def states(model: CrosslingModel, ids_L: Tensor, paired_TD: Tensor | None = None) -> list[Tensor]:
@@ -52,7 +52,7 @@ def layer(block: Block, hidden_LD: Tensor, bias_HLL: Tensor | None, paired_TD: T
     if paired_TD is not None:
         branches.insert(1, (cross_attention, block.cross_norm))
     for branch, its_norm in branches:
-        if block.pre_norm:
+        if block.is_pre_norm:
             hidden_LD = hidden_LD + branch(norm(hidden_LD, its_norm))
         else:
             hidden_LD = norm(hidden_LD + branch(hidden_LD), its_norm)
@@ -98,7 +98,7 @@ def table(model: CrosslingModel) -> Tensor:
 
 
 def language_model(head: nn.Module, hidden_LD: Tensor, table_VD: Tensor) -> Tensor:
-    """p(piece | position)."""
+    """Return p(token | position)."""
     scores = norm(gelu(linear(hidden_LD, head.dense)), head.norm) @ table_VD.T + head.bias_V.double()
     return torch.exp(scores) / torch.exp(scores).sum(-1, keepdim=True)
 
@@ -131,7 +131,7 @@ def sigmoid(values: Tensor) -> Tensor:
 
 
 def gradients(net: nn.Module, loss: Tensor) -> dict[str, Tensor]:
-    """Of every parameter, zero where the loss does not reach it."""
+    """Return the gradient of every parameter, zero without one."""
     net.zero_grad()
     loss.backward()
     found = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in net.named_parameters()}
@@ -140,7 +140,7 @@ def gradients(net: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 
 def agree(net: nn.Module, found: Tensor, expected: Tensor) -> None:
-    """Whether two losses are equal in value and in the gradient of every parameter."""
+    """Assert that two losses are equal in value and in the gradient of every parameter."""
     assert_close(found.double(), expected.double(), rtol=1e-5, atol=1e-4)
     same_gradients(gradients(net, found), gradients(net, expected))
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from crossling.data.batches import Examples
+from crossling.data.batches import TokenizedExamples
 from crossling.data.packing import Batch
-from crossling.objectives import CAMLM, CATLM, Network, Objective
-from crossling.objectives.ca_mlm import adjacent
+from crossling.objectives import CAMLM, CATLM, Network, PretrainingObjective
+from crossling.objectives.ca_mlm import split_blocks
 
 from . import slow
 from .conftest import (
@@ -74,8 +74,8 @@ def fast_terms(objective: CAMLM, net: Network, batch: Batch) -> list[Tensor]:
 @BOTH
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("stop_gradient", [True, False], ids=["constant", "with gradient"])
-def test_the_four_terms_are_the_equation_in_value_and_gradient(
-    objective: CAMLM, make: Callable[[Objective], Batch], norm: str, stop_gradient: bool
+def test_the_four_terms_equal_the_equation_in_value_and_gradient(
+    objective: CAMLM, make: Callable[[PretrainingObjective], Batch], norm: str, stop_gradient: bool
 ) -> None:
     objective = replace(objective, stop_gradient=stop_gradient)
     net = network(objective, cross_attention=True, norm=norm)
@@ -88,7 +88,7 @@ def test_the_four_terms_are_the_equation_in_value_and_gradient(
 
 
 @BOTH
-def test_stopping_the_gradient_changes_it(objective: CAMLM, make: Callable[[Objective], Batch]) -> None:
+def test_stop_gradient_changes_the_gradient(objective: CAMLM, make: Callable[[PretrainingObjective], Batch]) -> None:
     """Without it the stream S teaches H as well; the default stops it."""
     net, batch = network(objective, cross_attention=True), make(objective)
     assert objective.stop_gradient
@@ -99,7 +99,7 @@ def test_stopping_the_gradient_changes_it(objective: CAMLM, make: Callable[[Obje
     assert slow.differ(stopped, flowing)
 
 
-def test_only_the_cross_terms_teach_cross_attention() -> None:
+def test_only_the_cross_terms_train_cross_attention() -> None:
     objective = CATLM(rate=0.4)
     net, batch = network(objective, cross_attention=True), pair_batch(objective)
     cross = {name for name, _ in net.named_parameters() if ".cross" in name}
@@ -110,7 +110,7 @@ def test_only_the_cross_terms_teach_cross_attention() -> None:
 
 
 @BOTH
-def test_what_is_watched(objective: CAMLM, make: Callable[[Objective], Batch]) -> None:
+def test_logged_metrics(objective: CAMLM, make: Callable[[PretrainingObjective], Batch]) -> None:
     net, batch = network(objective, cross_attention=True), make(objective)
     with torch.no_grad():
         sums, expected = objective.loss(net, batch), slow_terms(net, batch, True)
@@ -126,20 +126,17 @@ def test_what_is_watched(objective: CAMLM, make: Callable[[Objective], Batch]) -
 
 
 def test_every_term_has_the_weight() -> None:
-    assert CAMLM(weight=0.5).weights == {f"ca_mlm_{term}": 0.5 for term in TERMS}
-    assert CATLM().weights == {f"ca_tlm_{term}": 1.0 for term in TERMS}
+    assert CAMLM(weight=0.5).loss_weights == {f"ca_mlm_{term}": 0.5 for term in TERMS}
+    assert CATLM().loss_weights == {f"ca_tlm_{term}": 1.0 for term in TERMS}
 
 
 @pytest.mark.parametrize("stop_gradient", [True, False])
 def test_micro_batches_change_nothing(stop_gradient: bool) -> None:
     objective = CATLM(rate=0.4, stop_gradient=stop_gradient)
     net, step = network(objective, cross_attention=True), corrupted(objective, pairs_of(7))
-    assert not objective.whole
+    assert not objective.has_in_batch_negatives
     in_parts = [total(fast_terms(objective, net, batch)) for batch in split(step, 2, 3)]
     slow.agree(net, sum(in_parts, torch.zeros(())), total(fast_terms(objective, net, packed(step))))
-
-
-# ---- pairs ---------------------------------------------------------------------------------------------------
 
 
 def read(batch: Batch, side: str) -> list[list[int]]:
@@ -150,10 +147,10 @@ def test_translations_are_the_two_streams() -> None:
     pairs = pairs_of(6)
     batch = packed(corrupted(CATLM(), pairs))
     assert read(batch, "x") == [[0, *ids.tolist()] for ids in pairs.ids]
-    assert read(batch, "y") == [[0, *ids.tolist()] for ids in pairs.others]
+    assert read(batch, "y") == [[0, *ids.tolist()] for ids in pairs.translation_ids]
 
 
-def test_two_parts_of_a_block_are_the_two_streams() -> None:
+def test_two_segments_of_a_block_are_the_two_streams() -> None:
     blocks = text_of(6)
     batch = packed(corrupted(CAMLM(), blocks))
     for block, x, y in zip(blocks.ids, read(batch, "x"), read(batch, "y"), strict=True):
@@ -161,7 +158,7 @@ def test_two_parts_of_a_block_are_the_two_streams() -> None:
         assert [*x[1:], *y[1:]] == block.tolist()
 
 
-def test_row_k_of_both_streams_holds_the_same_pairs() -> None:
+def test_row_k_of_both_streams_has_the_same_pairs() -> None:
     batch = pair_batch(CATLM(), pairs=20)
     assert batch["x"].shape == batch["y"].shape
     assert len(batch["x"]) > 3
@@ -169,10 +166,10 @@ def test_row_k_of_both_streams_holds_the_same_pairs() -> None:
         assert set(x_segments[x_segments > 0].tolist()) == set(y_segments[y_segments > 0].tolist())
 
 
-def test_the_two_streams_are_masked_apart() -> None:
+def test_the_two_streams_are_masked_independently() -> None:
     """Also where both are the same text: no position is masked in one because it is in the other."""
     same = [np.append(np.full(20, 7), 2)] * 300
-    batch = packed(corrupted(CATLM(rate=0.25), Examples(same, same)))
+    batch = packed(corrupted(CATLM(rate=0.25), TokenizedExamples(same, same)))
     x, y = batch["x_masked"], batch["y_masked"]
     assert x.shape == y.shape
     assert int(x.sum()) / 6000 == pytest.approx(0.25, abs=0.01)
@@ -190,15 +187,12 @@ def test_chosen_tokens_are_masked_kept_or_random() -> None:
         assert torch.equal(batch[side][~chosen], batch[f"{side}_targets"][~chosen])
 
 
-# ---- where a block is cut ------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.booleans())
-def test_a_block_is_cut_at_the_sentence_end_nearest_to_its_middle(lengths: list[int], ended: bool) -> None:
+def test_a_block_is_split_at_the_sentence_end_nearest_to_its_middle(lengths: list[int], ended: bool) -> None:
     block = [i for words in lengths for i in [*[7] * words, 2]]
-    block = block if ended else block[:-1]  # a long sentence may go on in the next block
-    halves = adjacent(Examples([np.array(block)]))
-    [first], [second] = halves.ids, halves.others
+    block = block if ended else block[:-1]  # a long sentence may continue in the next block
+    halves = split_blocks(TokenizedExamples([np.array(block)]))
+    [first], [second] = halves.ids, halves.translation_ids
     assert [*first, *second] == block
     ends = [i + 1 for i, token in enumerate(block[:-1]) if token == 2]
     if ends:
@@ -208,11 +202,11 @@ def test_a_block_is_cut_at_the_sentence_end_nearest_to_its_middle(lengths: list[
         assert len(first) == len(block) // 2
 
 
-def test_the_end_of_the_block_is_no_place_to_cut() -> None:
+def test_a_block_is_not_split_at_its_end() -> None:
     """Both parts hold something, even if the last sentence end is the nearest to the middle."""
-    halves = adjacent(Examples([np.array([5, 6, 7, 8, 2]), np.array([5, 2, 6, 6, 6, 6, 6, 6, 2])]))
+    halves = split_blocks(TokenizedExamples([np.array([5, 6, 7, 8, 2]), np.array([5, 2, 6, 6, 6, 6, 6, 6, 2])]))
     assert [part.tolist() for part in halves.ids] == [[5, 6], [5, 2]]
-    assert [part.tolist() for part in halves.others] == [[7, 8, 2], [6, 6, 6, 6, 6, 6, 2]]
+    assert [part.tolist() for part in halves.translation_ids] == [[7, 8, 2], [6, 6, 6, 6, 6, 6, 2]]
 
 
 def test_the_paper_masks_pairs_more_than_text() -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from crossling.data.batches import Examples
-from crossling.data.noise import Noise
+from crossling.data.batches import TokenizedExamples
+from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch
-from crossling.objectives import MLM, TLM, Network, Objective
+from crossling.objectives import MLM, TLM, Network, PretrainingObjective
 
 from . import slow
 from .conftest import MASK, VOCABULARY, network, pair_batch, text_batch, unpacked
@@ -32,7 +32,7 @@ BOTH = pytest.mark.parametrize(
 
 
 def chances(net: Network, batch: Batch) -> list[tuple[Tensor, int]]:
-    """p(. | x without M) at every masked position, and the piece that stood there."""
+    """p(. | x without M) at every masked position, and the original token."""
     found = []
     for sequence in unpacked(batch):
         hidden = slow.states(net.encoder, sequence["ids"])[-1]
@@ -47,14 +47,16 @@ def slow_mlm(net: Network, batch: Batch) -> Tensor:
 
 
 @BOTH
-def test_the_loss_is_the_equation_in_value_and_gradient(objective: MLM, make: Callable[[Objective], Batch]) -> None:
+def test_the_loss_equals_the_equation_in_value_and_gradient(
+    objective: MLM, make: Callable[[PretrainingObjective], Batch]
+) -> None:
     net, batch = network(objective), make(objective)
     assert batch["ids"].shape[0] < len(unpacked(batch))  # packed: several sequences in a row
     slow.agree(net, objective.loss(net, batch)[objective.term], slow_mlm(net, batch))
 
 
 @BOTH
-def test_what_is_watched(objective: MLM, make: Callable[[Objective], Batch]) -> None:
+def test_logged_metrics(objective: MLM, make: Callable[[PretrainingObjective], Batch]) -> None:
     """InfoXLM Eq. 1 and 2: I(c; x) >= E[log p(x | c)] + log |V|."""
     net, batch = network(objective), make(objective)
     with torch.no_grad():
@@ -66,10 +68,10 @@ def test_what_is_watched(objective: MLM, make: Callable[[Objective], Batch]) -> 
     counts = objective.counts(batch)
     assert counts == dict.fromkeys(sums, len(found))
     assert counts[objective.term] == int(batch["masked"].sum()) > 0
-    assert objective.weights == {objective.term: 1.0}
+    assert objective.loss_weights == {objective.term: 1.0}
 
 
-def test_a_model_that_knows_nothing_bounds_mutual_information_by_zero() -> None:
+def test_a_uniform_model_has_a_bound_of_zero() -> None:
     objective = MLM(rate=0.4)
     net, batch = network(objective), text_batch(objective)
     with torch.no_grad():
@@ -78,14 +80,14 @@ def test_a_model_that_knows_nothing_bounds_mutual_information_by_zero() -> None:
     assert objective.loss(net, batch)["mlm_bound"].item() == pytest.approx(0, abs=1e-3)
 
 
-def test_tlm_reads_the_pair_joined() -> None:
-    pairs = Examples([np.array([5, 6, 2]), np.array([5, 2])], [np.array([7, 8, 9, 2]), np.array([6, 2])])
-    out = TLM().corrupt(pairs, Noise([0], 0, 2), MASK).inputs["ids"]
+def test_tlm_reads_joined_pairs() -> None:
+    pairs = TokenizedExamples([np.array([5, 6, 2]), np.array([5, 2])], [np.array([7, 8, 9, 2]), np.array([6, 2])])
+    out = TLM().corrupt(pairs, KeyedRandom([0], 0, 2), MASK).inputs["ids"]
     assert out.lengths_N.tolist() == [8, 5]
     assert out.tokens["targets"].tolist() == [0, 5, 6, 2, 7, 8, 9, 2, 0, 5, 2, 6, 2]
 
 
-def test_a_step_is_so_many_tokens_or_so_many_sequences() -> None:
-    assert MLM(tokens=1000).examples(24.9) == 40
-    assert MLM(tokens=10).examples(24.9) == 1
-    assert replace(MLM(tokens=1000), sequences=7).examples(24.9) == 7
+def test_examples_per_step_from_tokens_or_sequences() -> None:
+    assert MLM(tokens=1000).examples_per_step(24.9) == 40
+    assert MLM(tokens=10).examples_per_step(24.9) == 1
+    assert replace(MLM(tokens=1000), sequences=7).examples_per_step(24.9) == 7

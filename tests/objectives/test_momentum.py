@@ -1,4 +1,4 @@
-"""The key encoder follows, learns nothing by itself, and what it said waits in a queue of constant length."""
+"""The key encoder is a moving average without gradients, and its keys are in a queue of constant length."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from crossling.objectives import MRTD, XLCo
-from crossling.objectives.momentum import KeyQueue, follow, key_encoder
-from crossling.train.optimizer import Adam
+from crossling.objectives.xlco import KeyQueue, build_key_encoder, update_moving_average
+from crossling.train.optimizer import OptimizerSettings
 
 from .conftest import corrupted, network, pair_batch, pairs_of, split
 
@@ -20,14 +20,11 @@ IN_BATCH = XLCo(layer=2, queue=0, momentum=0.7, mixup=False)
 QUEUE = replace(IN_BATCH, queue=8)
 
 
-# ---- the encoder that follows -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("layers", [0, 2, 3])
 def test_the_key_encoder_is_the_first_layers_of_the_encoder(norm: str, layers: int) -> None:
     encoder = network(norm=norm, cross_attention=True).encoder
-    keys = key_encoder(encoder, layers)
+    keys = build_key_encoder(encoder, layers)
     ids = torch.randint(4, 39, (2, 9))
     expected = encoder(ids, output_hidden_states=True).hidden_states[layers]
     assert_close(keys(ids, layers=layers).last_hidden_state, expected)
@@ -35,25 +32,25 @@ def test_the_key_encoder_is_the_first_layers_of_the_encoder(norm: str, layers: i
     assert not any("cross" in name for name, _ in keys.named_parameters())
 
 
-def test_following_is_m_times_the_old_plus_the_rest_of_the_new() -> None:
+def test_moving_average_equals_its_definition() -> None:
     leader = network().encoder
-    follower = key_encoder(leader, 2)
+    follower = build_key_encoder(leader, 2)
     with torch.no_grad():
         for parameter in leader.parameters():
             parameter += torch.randn(parameter.shape)
     old = {name: p.clone() for name, p in follower.named_parameters()}
-    follow(follower, leader, 0.9)
+    update_moving_average(follower, leader, 0.9)
     new = dict(leader.named_parameters())
     for name, parameter in follower.named_parameters():
         assert_close(parameter, 0.9 * old[name] + 0.1 * new[name])
-    follow(follower, leader, 0.0)
+    update_moving_average(follower, leader, 0.0)
     assert all(torch.equal(parameter, new[name]) for name, parameter in follower.named_parameters())
 
 
-def test_a_table_that_is_a_sum_is_followed_as_one() -> None:
+def test_a_table_that_is_a_sum_is_averaged_as_one() -> None:
     objective = replace(QUEUE, layer=2)
     net = network(MRTD(), objective, token_table="gdes")
-    objective.begin(net, (split(corrupted(objective, pairs_of(8))) for _ in range(9)))
+    objective.prepare(net, (split(corrupted(objective, pairs_of(8))) for _ in range(9)))
     tokens, its = net.encoder.embeddings.tokens, net.parts["key_encoder"].embeddings.tokens
     assert_close(its.weight, tokens.base.weight + tokens.delta_VD)
     with torch.no_grad():
@@ -63,9 +60,9 @@ def test_a_table_that_is_a_sum_is_followed_as_one() -> None:
 
 
 @pytest.mark.parametrize("objective", [IN_BATCH, QUEUE], ids=["batch", "queue"])
-def test_it_follows_once_a_step_however_the_step_is_split(objective: XLCo) -> None:
+def test_the_key_encoder_is_updated_once_per_step(objective: XLCo) -> None:
     net = network(objective)
-    objective.begin(net, (split(corrupted(objective, pairs_of(8), step)) for step in range(9)))
+    objective.prepare(net, (split(corrupted(objective, pairs_of(8), step)) for step in range(9)))
     pairs = [("encoder", "key_encoder"), ("projection", "key_projection")]
     old = {its: {n: p.clone() for n, p in net.parts[its].named_parameters()} for _, its in pairs}
     for batch in split(corrupted(objective, pairs_of(6)), 2, 4):
@@ -84,28 +81,28 @@ def test_it_follows_once_a_step_however_the_step_is_split(objective: XLCo) -> No
 
 
 @pytest.mark.parametrize("objective", [IN_BATCH, QUEUE], ids=["batch", "queue"])
-def test_it_begins_as_the_query_encoder(objective: XLCo) -> None:
+def test_the_key_encoder_starts_as_the_query_encoder(objective: XLCo) -> None:
     """Also where the query encoder was read from a file after both were made."""
     net = network(objective)
     assert not torch.equal(net.parts["key_projection"].weight, net.parts["projection"].weight)
-    objective.begin(net, (split(corrupted(objective, pairs_of(8), step)) for step in range(9)))
+    objective.prepare(net, (split(corrupted(objective, pairs_of(8), step)) for step in range(9)))
     assert torch.equal(net.parts["key_projection"].weight, net.parts["projection"].weight)
     ours = dict(net.encoder.named_parameters())
     assert all(torch.equal(p, ours[name]) for name, p in net.parts["key_encoder"].named_parameters())
 
 
 @pytest.mark.parametrize("objective", [IN_BATCH, QUEUE], ids=["batch", "queue"])
-def test_it_has_no_gradient_and_the_optimizer_does_not_know_it(objective: XLCo) -> None:
+def test_the_key_encoder_has_no_gradient_and_no_optimizer_state(objective: XLCo) -> None:
     net = network(objective)
     objective.loss(net, pair_batch(objective))["xlco"].backward()
     keys = {name: p for name, p in net.named_parameters() if name.startswith("parts.key_")}
     assert len(keys) > 10
     assert all(p.grad is None and not p.requires_grad for p in keys.values())
-    learned = {id(p) for group in Adam().build(net).param_groups for p in group["params"]}
+    learned = {id(p) for group in OptimizerSettings().build(net).param_groups for p in group["params"]}
     assert learned == {id(p) for name, p in net.named_parameters() if name not in keys}
 
 
-def test_it_knows_no_dropout() -> None:
+def test_the_key_encoder_has_no_dropout() -> None:
     net, batch = network(QUEUE, dropout=0.3).train(), pair_batch(QUEUE, pairs=8)
     keys = []
     for _ in range(2):
@@ -117,27 +114,24 @@ def test_it_knows_no_dropout() -> None:
 
 
 @pytest.mark.parametrize("queue", [0, 8])
-def test_without_momentum_there_is_none(queue: int) -> None:
+def test_without_momentum_there_is_no_key_encoder(queue: int) -> None:
     objective = replace(IN_BATCH, queue=queue, momentum=0.0)
     assert set(network(objective).parts) == ({"projection", "queue"} if queue else {"projection"})
 
 
-# ---- the queue --------------------------------------------------------------------------------------------------
-
-
 @given(st.integers(1, 12), st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=3), max_size=8))
-def test_the_queue_holds_the_newest_keys_and_the_oldest_go_first(length: int, steps: list[list[int]]) -> None:
+def test_the_queue_contains_the_latest_keys(length: int, steps: list[list[int]]) -> None:
     """Steps of micro-batches, smaller and larger than the queue; every key is a number of its own."""
-    queue, said = KeyQueue(length, 2), 0
+    queue, added = KeyQueue(length, 2), 0
     for micro in steps:
         before = queue.keys_AD.clone()
         for number in micro:
-            keys = torch.arange(said + 1, said + 1 + number)
+            keys = torch.arange(added + 1, added + 1 + number)
             queue.add(torch.stack([keys, -keys], 1).float(), torch.stack([10 * keys, 20 * keys], 1))
-            said += number
+            added += number
         assert torch.equal(queue.keys_AD, before)
         queue.shift()
-        newest = set(range(max(1, said - length + 1), said + 1))
+        newest = set(range(max(1, added - length + 1), added + 1))
         held = [int(key) for key in queue.keys_AD[:, 0] if key]
         assert sorted(held) == sorted(newest)
         assert queue.filled == len(newest)
@@ -150,20 +144,20 @@ def test_the_queue_holds_the_newest_keys_and_the_oldest_go_first(length: int, st
         assert queue.filled == len(newest)
 
 
-def test_an_empty_place_is_of_no_row() -> None:
+def test_an_empty_slot_has_no_row() -> None:
     assert (KeyQueue(5, 2).rows_A2 == -1).all()
 
 
-def test_the_queue_is_part_of_what_is_saved() -> None:
+def test_the_queue_is_in_the_state_dict() -> None:
     names = set(network(QUEUE).state_dict())
     assert {"parts.queue.keys_AD", "parts.queue.rows_A2", "parts.queue.seen"} <= names
     assert not any(name.startswith("parts.queue") for name, _ in network(QUEUE).named_parameters())
 
 
-def test_it_is_filled_before_the_first_step_with_no_more_than_that_takes() -> None:
+def test_prepare_fills_the_queue() -> None:
     net = network(QUEUE)
     steps = iter([split(corrupted(QUEUE, pairs_of(3), step), 1) for step in range(9)])
-    QUEUE.begin(net, steps)
+    QUEUE.prepare(net, steps)
     assert net.parts["queue"].filled == 8
     assert (net.parts["queue"].rows_A2 >= 0).all()
     assert len(list(steps)) == 6

@@ -1,4 +1,4 @@
-"""Contrast against a slow loop written from InfoXLM's §3.3, over whole steps, and who may be a negative."""
+"""XLCo equals a slow loop written from InfoXLM §3.3 over whole steps, and excludes related negatives."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ QUEUE = replace(EQUATION_6, queue=8, momentum=0.7, temperature=0.5)
 ROWS = [[0, 1, 2, 3, 4, 5, 6, 7], [1, 9, 9, 2, 8, 1, 5, 6], [6, 6, 3, 2, 1, 0, 9, 8]]  # of pairs, step by step
 
 
-class SlowContrast:
-    """What §3.3 says, one query and one candidate at a time: keys, queue and key encoder are its own."""
+class SlowXLCo:
+    """InfoXLM §3.3, one query and one candidate at a time, with its own keys, queue and key encoder."""
 
     def __init__(self, objective: XLCo, net: Network) -> None:
         self.objective = objective
@@ -57,13 +57,13 @@ class SlowContrast:
         rows = [set(pair) for pair in batch["rows"].tolist()]
         ways = [("query", "key"), ("key", "query")] if self.objective.symmetric else [("query", "key")]
         sums = {name: torch.zeros((), dtype=torch.double) for name in ("xlco", "xlco_accuracy", "xlco_bound")}
-        for asking, answering in ways:
-            keys = [self.key(net, ids) for ids in sides[answering]]
-            for i, ids in enumerate(sides[asking]):
+        for query_side, key_side in ways:
+            keys = [self.key(net, ids) for ids in sides[key_side]]
+            for i, ids in enumerate(sides[query_side]):
                 others = [(keys[j], rows[j]) for j in range(len(keys)) if j != i]
                 negatives = [key for key, its in (self.queue if self.objective.queue else others) if not its & rows[i]]
-                asked = self.query(net, ids)
-                f = [torch.exp(asked @ key / self.objective.temperature) for key in [keys[i], *negatives]]
+                query = self.query(net, ids)
+                f = [torch.exp(query @ key / self.objective.temperature) for key in [keys[i], *negatives]]
                 loss = -torch.log(f[0] / sum(f))
                 sums["xlco"] = sums["xlco"] + loss / len(ways)
                 sums["xlco_accuracy"] += float(all(f[0] > other for other in f[1:])) / len(ways)
@@ -88,16 +88,16 @@ class SlowContrast:
 def steps_of(objective: XLCo, seed: int = 7) -> Iterator[list[Batch]]:
     """The micro-batches of one step after the other; pairs of one row meet in a step and over steps."""
     for step in itertools.count():
-        drawn = corrupted(objective, pairs_of(8, ROWS[step % 3], seed + step), step)
+        examples = corrupted(objective, pairs_of(8, ROWS[step % 3], seed + step), step)
         cuts = [1] if objective.mixup else [3, 5]
-        yield split(drawn, *cuts) if not objective.whole else [packed(drawn)]
+        yield split(examples, *cuts) if not objective.has_in_batch_negatives else [packed(examples)]
 
 
 def added(sums: list[dict[str, Tensor]], name: str) -> Tensor:
     return torch.stack([each[name] for each in sums]).sum()
 
 
-def assert_queues_are_equal(net: Network, expected: SlowContrast) -> None:
+def assert_queues_are_equal(net: Network, expected: SlowXLCo) -> None:
     """Whatever order it keeps them in."""
     queue = net.parts["queue"]
     assert len(queue.keys_AD) == len(expected.queue) == expected.objective.queue
@@ -126,24 +126,24 @@ def assert_queues_are_equal(net: Network, expected: SlowContrast) -> None:
     ],
     ids=[
         "equation 6",
-        "both ways, cosine, mean, last layer",
+        "symmetric, cosine, mean, last layer",
         "mixup in the batch",
         "momentum in the batch",
-        "momentum in the batch, both ways, layer 0",
+        "momentum in the batch, symmetric, layer 0",
         "queue without momentum",
-        "queue without momentum, both ways, cosine",
+        "queue without momentum, symmetric, cosine",
         "queue",
         "queue and mixup",
         "queue shorter than a step, pre-norm below the last layer",
-        "queue of several steps, both ways, pre-norm last layer",
+        "queue of several steps, symmetric, pre-norm last layer",
     ],
 )
-def test_whole_steps_are_the_equations_in_value_and_gradient(objective: XLCo, norm: str) -> None:
+def test_whole_steps_equal_the_equations_in_value_and_gradient(objective: XLCo, norm: str) -> None:
     """Three steps, each of several micro-batches where it may be split, with a step of the optimizer after each."""
     net = network(objective, norm=norm)
-    expected = SlowContrast(objective, net)
+    expected = SlowXLCo(objective, net)
     before, again = steps_of(objective, seed=70), steps_of(objective, seed=70)
-    objective.begin(net, before)
+    objective.prepare(net, before)
     while objective.queue and len(expected.queue) < objective.queue:
         expected.enter([key for batch in next(again) for key in expected.keys_of(net, batch)])
     assert torch.equal(next(before)[0]["query"], next(again)[0]["query"])  # as many steps as that takes
@@ -167,9 +167,6 @@ def test_whole_steps_are_the_equations_in_value_and_gradient(objective: XLCo, no
         expected.follow(net)
 
 
-# ---- who may be a negative -----------------------------------------------------------------------------------
-
-
 def candidates(sums: dict[str, Tensor], queries: int) -> float:
     """|N|, the same for every query, from what the bound has over the loss: log |N|."""
     return math.exp((sums["xlco_bound"] + sums["xlco"]).item() / queries)
@@ -186,7 +183,7 @@ def test_pairs_of_one_row_are_no_negatives_in_the_batch(symmetric: bool) -> None
     for rows, number in {(0, 1, 2, 3, 4, 5): 6, (0, 0, 1, 1, 2, 2): 5, (0, 0, 0, 1, 1, 1): 4, (4,) * 6: 1}.items():
         sums = objective.loss(net, rowed(batch, [[row, row] for row in rows]))
         assert candidates(sums, 6) == pytest.approx(number, rel=1e-4)
-    # With nothing left to tell apart the loss is zero.
+    # Without negatives the loss is zero.
     assert sums["xlco"].item() == pytest.approx(0.0, abs=1e-6)
     assert sums["xlco_bound"].item() == pytest.approx(0.0, abs=1e-6)
 
@@ -202,7 +199,7 @@ def test_pairs_of_one_row_are_no_negatives_in_the_batch(symmetric: bool) -> None
         ([[1, 2], [2, 3], [3, 1]], 1),
     ],
 )
-def test_translations_that_came_with_a_mate_are_no_negatives(rows: list[list[int]], number: float) -> None:
+def test_translations_joined_by_mixup_are_no_negatives(rows: list[list[int]], number: float) -> None:
     net, batch = network(EQUATION_6), pair_batch(EQUATION_6, pairs=3)
     sums = EQUATION_6.loss(net, rowed(batch, rows))
     expected = math.exp((math.log(3) + 2 * math.log(2)) / 3) if number == 7 / 3 else number
@@ -232,12 +229,9 @@ def test_the_key_of_a_pair_is_a_candidate_even_if_its_row_is_in_the_queue() -> N
     assert QUEUE.loss(net, rowed(batch, [[5, 5]]))["xlco"].item() == pytest.approx(0.0, abs=1e-6)
 
 
-# ---- keys, and when they enter the queue ---------------------------------------------------------------------
-
-
-def test_keys_of_a_step_enter_only_after_the_step() -> None:
+def test_keys_enter_the_queue_after_the_step() -> None:
     net, [first, *rest] = network(QUEUE), next(steps_of(QUEUE))
-    QUEUE.begin(net, steps_of(QUEUE, seed=70))
+    QUEUE.prepare(net, steps_of(QUEUE, seed=70))
     before = net.parts["queue"].keys_AD.clone()
     losses = [QUEUE.loss(net, batch)["xlco"].item() for batch in (first, *rest, first)]
     assert losses[0] == losses[-1]  # what came before in the step is no negative
@@ -248,9 +242,9 @@ def test_keys_of_a_step_enter_only_after_the_step() -> None:
 
 def test_micro_batches_change_neither_loss_nor_gradient_nor_queue() -> None:
     objective = replace(QUEUE, mixup=True, symmetric=True)
-    assert not objective.whole
+    assert not objective.has_in_batch_negatives
     one = network(objective)
-    objective.begin(one, steps_of(objective, seed=70))
+    objective.prepare(one, steps_of(objective, seed=70))
     other = deepcopy(one)
     step = corrupted(objective, pairs_of(8, ROWS[1]), 1)
     whole = objective.loss(one, packed(step))
@@ -264,27 +258,24 @@ def test_micro_batches_change_neither_loss_nor_gradient_nor_queue() -> None:
         assert_close(other.state_dict()[name], values, msg=name)
 
 
-def test_a_batch_whose_pairs_are_each_others_negatives_is_never_split() -> None:
-    assert EQUATION_6.whole
-    assert replace(EQUATION_6, momentum=0.9).whole
+def test_a_batch_with_in_batch_negatives_is_never_split() -> None:
+    assert EQUATION_6.has_in_batch_negatives
+    assert replace(EQUATION_6, momentum=0.9).has_in_batch_negatives
 
 
-# ---- representations -----------------------------------------------------------------------------------------
-
-
-def test_layers_above_the_universal_one_get_no_gradient() -> None:
+def test_layers_above_the_universal_layer_get_no_gradient() -> None:
     net = network(EQUATION_6)
     EQUATION_6.loss(net, pair_batch(EQUATION_6))["xlco"].backward()
     assert all(p.grad is None for p in net.encoder.blocks[2].parameters())
     assert all(p.grad is not None for p in net.encoder.blocks[1].parameters())
 
 
-def test_the_projection_is_one_matrix_and_nothing_else() -> None:
+def test_the_projection_is_one_matrix() -> None:
     [(name, weight)] = network(EQUATION_6).parts["projection"].named_parameters()
     assert (name, tuple(weight.shape)) == ("weight", (16, 16))
 
 
-def test_without_a_layer_the_models_universal_one_is_taken() -> None:
+def test_the_default_layer_is_the_universal_layer() -> None:
     """Also by the key encoder, which ends there."""
     for objective in (EQUATION_6, QUEUE):
         net, batch = network(objective), pair_batch(objective)  # 3 layers: 2 is two thirds up
@@ -293,7 +284,7 @@ def test_without_a_layer_the_models_universal_one_is_taken() -> None:
         assert network(unsaid).state_dict().keys() == net.state_dict().keys()
 
 
-def test_scores_keep_their_digits_under_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_computed_in_float32_under_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cosines of two vectors, divided by 0.05: bfloat16 would leave a few dozen values."""
     objective = replace(EQUATION_6, temperature=0.05, normalise=True)
     net, batch = network(objective), pair_batch(objective, pairs=40)
@@ -305,31 +296,28 @@ def test_scores_keep_their_digits_under_bfloat16(monkeypatch: pytest.MonkeyPatch
         assert torch.equal(objective.loss(net, batch)["xlco"], exact)
 
 
-# ---- data ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mixup", [False, True])
 @pytest.mark.parametrize("rate", [0.0, 0.15, 0.5])
-def test_both_sides_are_masked_at_the_rate_and_apart(rate: float, mixup: bool) -> None:
+def test_both_sides_are_masked_independently_at_the_rate(rate: float, mixup: bool) -> None:
     objective = replace(EQUATION_6, rate=rate, keep=0.0, random=0.0, mixup=mixup)
     sentence = np.append(np.full(20, 7), 2)
-    pairs = replace(pairs_of(200), ids=[sentence] * 200, others=[sentence] * 200)
-    drawn = corrupted(objective, pairs).inputs
-    query, key = (drawn[side].tokens[side] for side in ("query", "key"))
+    pairs = replace(pairs_of(200), ids=[sentence] * 200, translation_ids=[sentence] * 200)
+    examples = corrupted(objective, pairs).inputs
+    query, key = (examples[side].tokens[side] for side in ("query", "key"))
     hidden = [(side == 39) for side in (query, key)]
     assert [each.sum() / (200 * 20) for each in hidden] == pytest.approx([rate] * 2, abs=0.01)
     assert (hidden[0] & hidden[1]).sum() / (200 * 20) == pytest.approx(rate**2, abs=0.02)
 
 
-def test_the_count_is_pairs() -> None:
+def test_counts_are_pairs() -> None:
     batch = pair_batch(EQUATION_6)
     assert EQUATION_6.counts(batch) == dict.fromkeys(EQUATION_6.loss(network(EQUATION_6), batch), 6)
-    assert replace(EQUATION_6, pairs=77).examples(123.4) == 77
-    assert replace(EQUATION_6, pairs=77, mixup=True).examples(123.4) == 154
-    assert EQUATION_6.weights == {"xlco": 1.0}
+    assert replace(EQUATION_6, pairs=77).examples_per_step(123.4) == 77
+    assert replace(EQUATION_6, pairs=77, mixup=True).examples_per_step(123.4) == 154
+    assert EQUATION_6.loss_weights == {"xlco": 1.0}
 
 
-def test_beside_other_tasks_it_is_as_large_as_the_papers() -> None:
+def test_sized_like_keeps_the_proportions_of_the_paper() -> None:
     """2,048 sequences of 512 tokens and 131,072 keys."""
-    assert XLCo.beside(2048 * 512, 512) == XLCo()
-    assert (XLCo.beside(64, 512).pairs, XLCo.beside(64, 512).queue) == (2, 128)
+    assert XLCo.sized_like(2048 * 512, 512) == XLCo()
+    assert (XLCo.sized_like(64, 512).pairs, XLCo.sized_like(64, 512).queue) == (2, 128)

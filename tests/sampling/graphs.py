@@ -1,4 +1,4 @@
-"""Counts of language pairs to try, and what is true of any distribution over them."""
+"""Example counts of language pairs, and properties of distributions over them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crossling.sampling import Pair
 
-# Four languages, all paired, unequal: en has most, and sw-ta hardly anything.
+# Four languages, all paired: en has the most data, and sw-ta hardly any.
 WORKED = {
     ("en", "de"): 800,
     ("en", "sw"): 40,
@@ -26,7 +26,7 @@ TEMPERATURES = st.sampled_from([1.0, 1.05, 1 / 0.7, 2.0, 5.0, 100.0, float("inf"
 
 @st.composite
 def counts(draw: st.DrawFn, most: int = 10**9) -> dict[Pair, int]:
-    """Some pairs of 2 to 7 languages; often equal counts, which make the edges of what can be had likely."""
+    """Some pairs of 2 to 7 languages. Counts are often equal, which makes borders of the feasible set likely."""
     languages = [f"l{i}" for i in range(draw(st.integers(2, 7)))]
     pairs = draw(st.lists(st.sampled_from([*combinations(languages, 2)]), min_size=1, unique=True))
     number = draw(st.sampled_from([st.integers(1, most), st.integers(1, 3), st.just(7)]))
@@ -40,11 +40,11 @@ def full_counts(draw: st.DrawFn) -> dict[Pair, int]:
     return {pair: draw(st.integers(1, 10**4)) for pair in combinations(languages, 2)}
 
 
-def marginals_of(rates: Mapping[Pair, float]) -> dict[str, float]:
+def marginals_of(probabilities: Mapping[Pair, float]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for pair, rate in rates.items():
+    for pair, probability in probabilities.items():
         for language in pair:
-            found[language] = found.get(language, 0.0) + rate / 2
+            found[language] = found.get(language, 0.0) + probability / 2
     return found
 
 
@@ -52,23 +52,23 @@ def neighbours(pairs: Sequence[Pair], some: Sequence[str]) -> set[str]:
     return {b for a, b in chain(pairs, ((b, a) for a, b in pairs)) if a in some}
 
 
-def surplus(pairs: Sequence[Pair], wanted: Mapping[str, float]) -> float:
-    """The most that any set of languages wants above its neighbours, by trying every set."""
-    languages = list(wanted)
+def surplus(pairs: Sequence[Pair], target: Mapping[str, float]) -> float:
+    """Return the largest excess of any set of languages over its neighbours, by trying every set."""
+    languages = list(target)
     sets = chain.from_iterable(combinations(languages, size) for size in range(1, len(languages) + 1))
     return max(
-        sum(wanted[a] for a in some) - sum(wanted[b] for b in neighbours(pairs, some))  # by definition
+        sum(target[a] for a in some) - sum(target[b] for b in neighbours(pairs, some))  # by definition
         for some in sets
     )
 
 
 def incidence(pairs: Sequence[Pair], languages: Sequence[str]) -> np.ndarray:
-    """Times the rates of the pairs, the marginals of the languages."""
+    """Return the matrix that maps pair probabilities to language marginals."""
     return np.array([[0.5 * (language in pair) for pair in pairs] for language in languages])
 
 
 def matrix(values: Mapping[Pair, float], languages: Sequence[str]) -> np.ndarray:
-    """Symmetric, summing to 1."""
+    """Return a symmetric matrix that sums to 1."""
     found = np.zeros((len(languages), len(languages)))
     for (a, b), value in values.items():
         i, j = languages.index(a), languages.index(b)

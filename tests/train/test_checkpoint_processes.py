@@ -1,4 +1,4 @@
-"""Checkpoints of several processes: each writes its share, any number of processes reads them, and what goes wrong in
+"""Checkpoints of several processes: each writes its share, any world size can read them, and what goes wrong in
 one is known to all."""
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from crossling.errors import BadInput
-from crossling.train import checkpoint, stored
+from crossling.core.errors import BadInput
+from crossling.train import checkpoint
+from crossling.train import checkpoint_storage as stored
 from crossling.train.checkpoint import Checkpoints
-from crossling.train.optimizer import Adam
+from crossling.train.optimizer import OptimizerSettings
 
 RANKS = 3  # no size below is a multiple of it
 ENGINES = ["alone", "copies", "shards"]
@@ -52,7 +53,7 @@ def network(engine: str, seed: int, steps: int) -> Net:
         for part in (net.map, net.small):
             fully_shard(part)
         fully_shard(net)
-    optimizer = Adam().build(net)
+    optimizer = OptimizerSettings().build(net)
     for _ in range(steps):
         train(engine, net, optimizer)
     return net, optimizer
@@ -82,25 +83,22 @@ def everything(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
     return {n: (v.full_tensor() if isinstance(v, DTensor) else v).clone() for n, v in found.items()}
 
 
-# ---- what each process does -----------------------------------------------------------------------------------
-
-
 def on_rank(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=RANKS)
-    told: dict[str, object] = {}
+    results: dict[str, object] = {}
     for engine in ENGINES[1:]:
         save(engine, folder / engine)
     for engine in ENGINES[1:]:
         for writer in ENGINES:
             net = network(engine, seed=9, steps=0)
-            told[f"{engine} of {writer}"] = Checkpoints(folder / writer).load(*net)
+            results[f"{engine} of {writer}"] = Checkpoints(folder / writer).load(*net)
             write(rank, everything(*net), folder / f"{engine}-of-{writer}")
             train(engine, *net)  # nobody misses anything
-    told["failure"] = fail_in_one(rank, folder / "failure")
-    told["damage"] = pass_over(folder / "damage")
-    told["none"] = load_nothing(folder / "none")
-    (folder / f"told-{rank}.json").write_text(json.dumps(told))
+    results["failure"] = fail_in_one(rank, folder / "failure")
+    results["damage"] = pass_over(folder / "damage")
+    results["none"] = load_nothing(folder / "none")
+    (folder / f"results-{rank}.json").write_text(json.dumps(results))
     dist.destroy_process_group()
 
 
@@ -122,15 +120,15 @@ def write(rank: int, tensors: dict[str, Tensor], file: Path) -> None:
 
 
 def fail_in_one(rank: int, folder: Path) -> list[object]:
-    """What each process heard when the last of them had no room for its share."""
+    """Return the error of each process when the last one has a full disk."""
     net, checkpoints, original = network("shards", seed=1, steps=1), Checkpoints(folder), stored.save_file
     checkpoints.save(1, *net, {})
     checkpoints.wait()
 
-    def full(*told: object) -> None:
+    def full(*arguments: object) -> None:
         if rank == RANKS - 1:
             raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-        original(*told)
+        original(*arguments)
 
     stored.save_file = full
     checkpoints.save(2, *net, {})
@@ -145,12 +143,12 @@ def fail_in_one(rank: int, folder: Path) -> list[object]:
 
 
 def pass_over(folder: Path) -> list[object]:
-    """The step that each process went on from, and what it said."""
+    """Return the state that each process resumed from, and its warnings."""
     net = network("shards", seed=9, steps=0)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as messages_of_rank:
         warnings.simplefilter("always")
         state = Checkpoints(folder).load(*net)
-    return [state, [str(one.message) for one in said if "checkpoint before" in str(one.message)]]
+    return [state, [str(one.message) for one in messages_of_rank if "checkpoint before" in str(one.message)]]
 
 
 def load_nothing(folder: Path) -> str:
@@ -158,9 +156,6 @@ def load_nothing(folder: Path) -> str:
         return str(Checkpoints(folder).load(*network("copies", seed=9, steps=0)))
     except BadInput as error:
         return str(error)
-
-
-# ---- what came of it ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -179,9 +174,9 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(folder: Path, what: str) -> list[object]:
-    """By each process."""
-    return [json.loads((folder / f"told-{rank}.json").read_text())[what] for rank in range(RANKS)]
+def results(folder: Path, name: str) -> list[object]:
+    """Return the results of each process."""
+    return [json.loads((folder / f"results-{rank}.json").read_text())[name] for rank in range(RANKS)]
 
 
 def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
@@ -191,15 +186,15 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES[1:])
 @pytest.mark.parametrize("writer", ENGINES)
-def test_any_number_of_processes_reads_what_any_has_written(ranks: Path, writer: str, engine: str) -> None:
-    assert told(ranks, f"{engine} of {writer}") == [{"step": 5, "tokens": 35}] * RANKS
+def test_any_world_size_reads_checkpoints_of_any_other(ranks: Path, writer: str, engine: str) -> None:
+    assert results(ranks, f"{engine} of {writer}") == [{"step": 5, "tokens": 35}] * RANKS
     expected = load_file(ranks / f"{writer}-saved")
     assert any(name.endswith("/exp_avg_sq") for name in expected)
     assert_same(load_file(ranks / f"{engine}-of-{writer}"), expected)
 
 
 @pytest.mark.parametrize("writer", ENGINES)
-def test_one_process_reads_what_any_number_has_written(ranks: Path, writer: str) -> None:
+def test_one_process_reads_checkpoints_of_any_world_size(ranks: Path, writer: str) -> None:
     expected = load_file(ranks / f"{writer}-saved")
     net = network("alone", seed=9, steps=0)
     assert Checkpoints(ranks / writer).load(*net) == {"step": 5, "tokens": 35}
@@ -207,12 +202,12 @@ def test_one_process_reads_what_any_number_has_written(ranks: Path, writer: str)
     fresh = Uneven(9)
     checkpoint.load_weights(ranks / writer / "0000005", fresh)
     assert torch.equal(fresh.other.weight, expected["table.weight"])
-    assert_same(stored.tensors(ranks / writer / "0000005"), expected)
+    assert_same(stored.read_tensors(ranks / writer / "0000005"), expected)
 
 
 @pytest.mark.parametrize("writer", ENGINES[1:])
-def test_every_process_writes_a_share(ranks: Path, writer: str) -> None:
-    assert [path.name for path in checkpoint.all_steps(ranks / writer)] == ["0000004", "0000005"]
+def test_every_process_writes_its_shard(ranks: Path, writer: str) -> None:
+    assert [path.name for path in checkpoint.list_checkpoints(ranks / writer)] == ["0000004", "0000005"]
     held = [load_file(file) for file in sorted((ranks / writer / "0000005").glob("*.safetensors"))]
     assert len(held) == RANKS
     numbers = [sum(value.numel() for value in tensors.values()) for tensors in held]
@@ -221,17 +216,17 @@ def test_every_process_writes_a_share(ranks: Path, writer: str) -> None:
     assert max(numbers) < 0.6 * sum(numbers)
 
 
-def test_what_goes_wrong_in_one_is_known_to_all_and_leaves_nothing_half(ranks: Path) -> None:
-    assert told(ranks, "failure") == [[errno.ENOSPC, "0000002", ["0000001"]]] * RANKS
+def test_an_error_in_one_process_is_raised_in_all(ranks: Path) -> None:
+    assert results(ranks, "failure") == [[errno.ENOSPC, "0000002", ["0000001"]]] * RANKS
 
 
-def test_all_pass_over_the_same_damaged_ones_and_one_says_so(ranks: Path) -> None:
-    states, said = zip(*told(ranks, "damage"), strict=True)  # type: ignore[arg-type]
+def test_all_processes_skip_the_same_damaged_checkpoints_and_one_warns(ranks: Path) -> None:
+    states, messages_of_rank = zip(*results(ranks, "damage"), strict=True)  # type: ignore[arg-type]
     assert list(states) == [{"step": 2, "tokens": 14}] * RANKS
-    assert [len(messages) for messages in said] == [2, 0, 0]
-    assert "0000004/state.json is damaged" in said[0][0]
-    assert "0000003/manifest.json is missing or damaged" in said[0][1]
+    assert [len(messages) for messages in messages_of_rank] == [2, 0, 0]
+    assert "0000004/state.json is damaged" in messages_of_rank[0][0]
+    assert "0000003/manifest.json is missing or damaged" in messages_of_rank[0][1]
 
 
-def test_all_refuse_where_none_is_whole(ranks: Path) -> None:
-    assert all("no checkpoint there is whole" in str(sentence) for sentence in told(ranks, "none"))
+def test_all_processes_refuse_without_a_valid_checkpoint(ranks: Path) -> None:
+    assert all("no valid checkpoint" in str(message) for message in results(ranks, "none"))

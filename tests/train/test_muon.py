@@ -13,16 +13,16 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from crossling.core.distributed import rank
+from crossling.core.errors import BadInput, Interrupted
 from crossling.data.shards import Shards
-from crossling.distributed import rank
-from crossling.errors import BadInput, Interrupted
-from crossling.model.shape import Shape
-from crossling.model.transformer import CrosslingModel
-from crossling.recipe import Recipe, pretrain
-from crossling.train.muon import STACKED_BYTES, Muon, orthogonal
-from crossling.train.optimizer import Adam
+from crossling.model.encoder import CrosslingModel
+from crossling.model.model_shape import ModelShape
+from crossling.recipes.pretrain import pretrain
+from crossling.recipes.recipe import Recipe
+from crossling.train.optimizer import STACKED_BYTES, Muon, OptimizerSettings, orthogonalize
 
-from .test_trainer import assert_same_run, before_step, crash, saved, tensors
+from .run_helpers import assert_same_run, before_step, crash, saved, tensors
 from .worlds import apart, cases, in_processes, trained
 
 
@@ -36,43 +36,43 @@ def _same_gradients(*weights: list[torch.Tensor], seed: int) -> None:
 
 @pytest.mark.parametrize("shape", [(16, 16), (48, 16), (16, 48)])
 def test_steps_equal_those_of_torch(shape: tuple[int, int]) -> None:
-    begun = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
-    ours, theirs = ([nn.Parameter(each.clone()) for each in begun] for _ in range(2))
-    fast = Muon([{"params": ours, "weight_decay": 0.1, "parts": 1}], lr=0.02)
+    initial = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    ours, theirs = ([nn.Parameter(each.clone()) for each in initial] for _ in range(2))
+    fast = Muon([{"params": ours, "weight_decay": 0.1, "matrices": 1}], lr=0.02)
     slow = torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     for step in range(5):
         _same_gradients(ours, theirs, seed=step)
         fast.step()
         slow.step()
-    for a, b, first in zip(ours, theirs, begun, strict=True):
+    for a, b, first in zip(ours, theirs, initial, strict=True):
         torch.testing.assert_close(a.data, b.data, rtol=0, atol=2e-3)  # of products in bfloat16
         assert (a - first).abs().max() > 0.05  # it moved
 
 
-def test_a_matrix_of_three_maps_moves_as_three_matrices_do() -> None:
-    begun = torch.randn(48, 16, generator=torch.Generator().manual_seed(0))
-    whole, parts = [nn.Parameter(begun.clone())], [nn.Parameter(each.clone()) for each in begun.chunk(3)]
+def test_three_stacked_matrices_are_updated_as_three_matrices() -> None:
+    initial = torch.randn(48, 16, generator=torch.Generator().manual_seed(0))
+    whole, parts = [nn.Parameter(initial.clone())], [nn.Parameter(each.clone()) for each in initial.chunk(3)]
     _same_gradients(whole, seed=1)
     for part, gradient in zip(parts, whole[0].grad.chunk(3), strict=True):  # type: ignore[union-attr]
         part.grad = gradient.clone()
-    Muon([{"params": whole, "weight_decay": 0.0, "parts": 3}], lr=0.02).step()
-    Muon([{"params": parts, "weight_decay": 0.0, "parts": 1}], lr=0.02).step()
+    Muon([{"params": whole, "weight_decay": 0.0, "matrices": 3}], lr=0.02).step()
+    Muon([{"params": parts, "weight_decay": 0.0, "matrices": 1}], lr=0.02).step()
     torch.testing.assert_close(whole[0].data, torch.cat([part.data for part in parts]), rtol=0, atol=1e-6)
 
 
-def test_all_directions_become_alike() -> None:
+def test_singular_values_become_about_one() -> None:
     wide = torch.randn(2, 12, 30) * torch.logspace(0, -2, 12)[:, None]
-    values = torch.linalg.svdvals(orthogonal(wide))
+    values = torch.linalg.svdvals(orthogonalize(wide))
     assert values.min() > 0.3
     assert values.max() < 1.4
 
 
-def test_a_step_that_is_left_out_changes_nothing() -> None:
+def test_a_skipped_step_changes_nothing() -> None:
     weight, bias = nn.Parameter(torch.randn(8, 8)), nn.Parameter(torch.randn(8))
     optimizer = Muon(
         [
-            {"params": [weight], "weight_decay": 0.1, "parts": 1},
-            {"params": [bias], "weight_decay": 0.0, "parts": 0},
+            {"params": [weight], "weight_decay": 0.1, "matrices": 1},
+            {"params": [bias], "weight_decay": 0.0, "matrices": 0},
         ],
         lr=0.1,
         fused=True,
@@ -90,11 +90,13 @@ def test_a_step_that_is_left_out_changes_nothing() -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
-def test_the_maps_of_the_blocks_learn_by_it_and_nothing_else_does() -> None:
-    shape = Shape(layers=1, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16, cross_attention=True)
-    encoder = CrosslingModel(shape.config(20))
-    optimizer = Adam(matrices="muon").build(encoder)
-    parts = {id(p): group["parts"] for group in optimizer.param_groups for p in group["params"]}
+def test_muon_updates_only_the_weight_matrices_of_blocks() -> None:
+    shape = ModelShape(
+        layers=1, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16, cross_attention=True
+    )
+    encoder = CrosslingModel(shape.to_config(20))
+    optimizer = OptimizerSettings(matrices="muon").build(encoder)
+    parts = {id(p): group["matrices"] for group in optimizer.param_groups for p in group["params"]}
     found = {name: parts[id(p)] for name, p in encoder.named_parameters() if parts[id(p)]}
     assert found == {
         "blocks.0.attention.qkv.weight": 3,
@@ -105,7 +107,7 @@ def test_the_maps_of_the_blocks_learn_by_it_and_nothing_else_does() -> None:
         "blocks.0.feed_forward.0.weight": 1,
         "blocks.0.feed_forward.2.weight": 1,
     }
-    assert type(Adam().build(encoder)) is torch.optim.AdamW
+    assert type(OptimizerSettings().build(encoder)) is torch.optim.AdamW
 
 
 class Peak(TorchDispatchMode):
@@ -136,19 +138,16 @@ class Peak(TorchDispatchMode):
         self.now -= size
 
 
-def test_meanwhile_it_needs_what_is_said_of_the_largest_stack() -> None:
+def test_memory_of_an_update_is_as_documented() -> None:
     stacks = [[nn.Parameter(torch.randn(shape)) for _ in range(6)] for shape in ((8, 512), (8, 64))]
     weights = [weight for stack in stacks for weight in stack]
-    optimizer = Muon([{"params": weights, "weight_decay": 0.1, "parts": 1}], lr=0.1)
+    optimizer = Muon([{"params": weights, "weight_decay": 0.1, "matrices": 1}], lr=0.1)
     optimizer.found_inf = torch.zeros(())  # type: ignore[attr-defined]
     for number in range(2):  # in the first the momenta are made
         _same_gradients(weights, seed=number)
         with Peak() as peak:
             optimizer.step()
     assert peak.most == pytest.approx(STACKED_BYTES * 6 * 8 * 512, rel=0.01)
-
-
-# ---- a run ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +163,7 @@ def uninterrupted(recipe: Recipe, shards: Shards, tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.parametrize("how", ["crash", "signal"])
-def test_a_run_that_was_stopped_goes_on_to_the_bit(
+def test_resume_gives_the_same_run(
     how: str, recipe: Recipe, shards: Shards, uninterrupted: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
@@ -178,7 +177,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_bit(
     assert any(name.endswith("/momentum") for name in tensors(out, 7))
 
 
-def test_two_processes_learn_what_one_learns(shards: Shards, tmp_path: Path) -> None:
+def test_two_processes_train_the_same_as_one(shards: Shards, tmp_path: Path) -> None:
     recipes = {"run": cases()["mrtd"].set(["optimizer.matrices=muon", "parallel=ddp"])}
     trained(shards.path, tmp_path / "one", recipes)
     in_processes(2, trained, shards.path, tmp_path / "two", recipes)
@@ -192,7 +191,7 @@ def refused(shards: Path, out: Path, recipe: Recipe) -> None:
     (out / f"{rank()}.txt").write_text(str(error.value))
 
 
-def test_shards_are_refused_in_one_sentence(recipe: Recipe, shards: Shards, tmp_path: Path) -> None:
+def test_sharded_matrices_are_an_error(recipe: Recipe, shards: Shards, tmp_path: Path) -> None:
     in_processes(2, refused, shards.path, tmp_path, recipe.set(["parallel=fsdp"]))
-    said = {(tmp_path / f"{number}.txt").read_text() for number in range(2)}
-    assert said == {"optimizer.matrices=muon needs whole matrices, and these are in shards: set parallel=ddp"}
+    errors = {(tmp_path / f"{number}.txt").read_text() for number in range(2)}
+    assert errors == {"optimizer.matrices=muon: needs whole matrices, but FSDP shards them. Set parallel=ddp."}

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from crossling.model.shape import Shape
-from crossling.model.tables import TokenTable
-from crossling.model.transformer import CrosslingModel
+from crossling.model.embedding import TokenTable
+from crossling.model.encoder import CrosslingModel
+from crossling.model.model_shape import ModelShape
 from crossling.objectives import MRTD, Network
-from crossling.train.optimizer import Adam
+from crossling.train.optimizer import OptimizerSettings
 
 
 @pytest.mark.parametrize(
@@ -27,34 +27,36 @@ from crossling.train.optimizer import Adam
         (10, 0.0),  # and the one after it would not
     ],
 )
-def test_rate_by_hand(step: int, expected: float) -> None:
-    assert Adam(warmup=4).rate(step, steps=10, peak=0.008) == pytest.approx(0.008 * expected, abs=1e-15)
+def test_learning_rate_of_each_step(step: int, expected: float) -> None:
+    assert OptimizerSettings(warmup=4).learning_rate(step, steps=10, peak=0.008) == pytest.approx(
+        0.008 * expected, abs=1e-15
+    )
 
 
 def test_without_warm_up_the_first_step_is_at_the_peak() -> None:
-    assert Adam(warmup=0).rate(0, steps=10, peak=3.0) == 3.0
-    assert Adam(warmup=0).rate(9, steps=10, peak=3.0) == pytest.approx(0.3)
+    assert OptimizerSettings(warmup=0).learning_rate(0, steps=10, peak=3.0) == 3.0
+    assert OptimizerSettings(warmup=0).learning_rate(9, steps=10, peak=3.0) == pytest.approx(0.3)
 
 
-def test_a_run_no_longer_than_its_warm_up_never_falls() -> None:
-    rates = [Adam(warmup=8).rate(step, steps=8, peak=1.0) for step in range(8)]
-    assert rates == sorted(rates)
-    assert rates[-1] == 1.0
+def test_a_run_as_short_as_its_warmup_never_decays() -> None:
+    learning_rates = [OptimizerSettings(warmup=8).learning_rate(step, steps=8, peak=1.0) for step in range(8)]
+    assert learning_rates == sorted(learning_rates)
+    assert learning_rates[-1] == 1.0
 
 
 @given(steps=st.integers(1, 5000), warmup=st.integers(0, 6000), share=st.floats(0, 1, exclude_max=True))
-def test_every_step_has_a_rate_above_zero_and_not_above_the_peak(steps: int, warmup: int, share: float) -> None:
-    assert 0 < Adam(warmup=warmup).rate(int(share * steps), steps, 0.5) <= 0.5
+def test_learning_rates_are_positive_and_at_most_the_peak(steps: int, warmup: int, share: float) -> None:
+    assert 0 < OptimizerSettings(warmup=warmup).learning_rate(int(share * steps), steps, 0.5) <= 0.5
 
 
 @pytest.fixture
 def encoder() -> CrosslingModel:
-    shape = Shape(layers=1, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16)
-    return CrosslingModel(shape.config(20))
+    shape = ModelShape(layers=1, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16)
+    return CrosslingModel(shape.to_config(20))
 
 
 def test_matrices_are_decayed_and_biases_norms_and_gates_are_not(encoder: CrosslingModel) -> None:
-    optimizer = Adam(decay=0.125).build(encoder)
+    optimizer = OptimizerSettings(decay=0.125).build(encoder)
     decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     found = {name: decay[id(parameter)] for name, parameter in encoder.named_parameters()}
     assert found["embeddings.tokens.weight"] == 0.125
@@ -65,27 +67,29 @@ def test_matrices_are_decayed_and_biases_norms_and_gates_are_not(encoder: Crossl
     assert set(found.values()) == {0.0, 0.125}
 
 
-def test_every_parameter_is_trained_once_though_it_is_shared() -> None:
+def test_shared_parameters_are_trained_once() -> None:
     net = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
     net["b"].weight = net["a"].weight
-    trained = [id(p) for group in Adam().build(net).param_groups for p in group["params"]]
+    trained = [id(p) for group in OptimizerSettings().build(net).param_groups for p in group["params"]]
     assert sorted(trained) == sorted(id(p) for p in (net["a"].weight, net["a"].bias, net["b"].bias))
 
 
-def test_the_recipes_numbers_reach_torch() -> None:
-    optimizer = Adam(beta1=0.8, beta2=0.9, epsilon=1e-3).build(nn.Linear(2, 2))
+def test_settings_are_passed_to_torch() -> None:
+    optimizer = OptimizerSettings(beta1=0.8, beta2=0.9, epsilon=1e-3).build(nn.Linear(2, 2))
     assert isinstance(optimizer, torch.optim.AdamW)
     assert optimizer.defaults["betas"] == (0.8, 0.9)
     assert optimizer.defaults["eps"] == 1e-3
 
 
 @pytest.mark.parametrize("tables", ["shared", "gdes", "untied"])
-def test_the_generator_has_a_rate_of_its_own_and_what_it_shares_has_not(tables: TokenTable) -> None:
-    shape = Shape(layers=2, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16, token_table=tables)
-    encoder = CrosslingModel(shape.config(20))
-    net = Network(encoder, {name: make() for name, make in MRTD().parts(encoder, shape).items()})
-    optimizer = Adam(generator_rate=0.5).build(net)
-    times = {id(p): group["times"] for group in optimizer.param_groups for p in group["params"]}
+def test_generator_lr_factor_applies_to_unshared_weights(tables: TokenTable) -> None:
+    shape = ModelShape(
+        layers=2, width=8, heads=2, feed_forward=16, generator_layers=1, max_length=16, token_table=tables
+    )
+    encoder = CrosslingModel(shape.to_config(20))
+    net = Network(encoder, {name: make() for name, make in MRTD().modules(encoder, shape).items()})
+    optimizer = OptimizerSettings(generator_lr_factor=0.5).build(net)
+    times = {id(p): group["lr_factor"] for group in optimizer.param_groups for p in group["params"]}
     found = {name: times[id(parameter)] for name, parameter in net.named_parameters(remove_duplicate=False)}
     own = {name for name in found if name.startswith("parts.generator") and "tokens" not in name}
     if tables != "shared":  # then both have a table, also where one is the base of the other

@@ -1,4 +1,4 @@
-"""One process or several, whole networks or shards: the same run."""
+"""Runs are the same in one process or several, with DDP or FSDP."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from crossling.data.batches import Batches, Work
+from crossling.core.distributed import process_group, rank
+from crossling.core.errors import Failed, Interrupted
+from crossling.data.batches import Batches, StepWork
 from crossling.data.packing import Batch
 from crossling.data.shards import Shards
-from crossling.distributed import rank, together
-from crossling.errors import Failed, Interrupted
 from crossling.objectives import MLM, MRTD, Network
-from crossling.recipe import Recipe, build, pretrain
+from crossling.recipes.network import build_network
+from crossling.recipes.pretrain import pretrain
+from crossling.recipes.recipe import Recipe
 from crossling.train import parallel
-from crossling.train.optimizer import Adam
-from crossling.train.parallel import Engine, too_large
+from crossling.train.optimizer import OptimizerSettings
+from crossling.train.parallel import ParallelNetwork, needs_sharding
 
 from .worlds import apart, cases, in_processes, rows, trained
 
 TOLERANCE = 1e-5  # of float32 sums in another order: relative, or of what is below 1 absolute
 WORLDS: dict[str, tuple[int, parallel.Parallel]] = {"ddp 2": (2, "ddp"), "ddp 4": (4, "ddp"), "fsdp 2": (2, "fsdp")}
 CASES = cases()
-
-
-# ---- the same losses ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +44,16 @@ def alone(shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def differences(
     alone: Path, shards: Shards, out: Path, number: int, how: parallel.Parallel
 ) -> dict[str, dict[str, float]]:
-    """By objective and figure."""
-    in_processes(number, trained, shards.path, out, {name: recipe.but(parallel=how) for name, recipe in CASES.items()})
+    """Return the largest difference by case and metric."""
+    in_processes(
+        number, trained, shards.path, out, {name: recipe.replace(parallel=how) for name, recipe in CASES.items()}
+    )
     return {name: apart(alone / name, out / name) for name in CASES}
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_several_processes_have_the_losses_of_one(world: str, alone: Path, shards: Shards, tmp_path: Path) -> None:
-    """With every objective, with dropout, with several micro-batches to a process; also the norm of every gradient."""
+    """Every objective, with dropout and several micro-batches per process, including the gradient norm."""
     for name, found in differences(alone, shards, tmp_path, *WORLDS[world]).items():
         assert {"loss", "gradient_norm", "tokens", "skipped"} <= found.keys()
         assert max(found.values()) < TOLERANCE, (name, found)
@@ -60,8 +61,8 @@ def test_several_processes_have_the_losses_of_one(world: str, alone: Path, shard
 
 
 @pytest.mark.soak
-def test_the_table(alone: Path, shards: Shards, tmp_path: Path) -> None:
-    """Objective by world and engine: the largest relative difference of the loss, and of the norm of the gradient."""
+def test_table_of_differences(alone: Path, shards: Shards, tmp_path: Path) -> None:
+    """Print the largest relative difference of loss and gradient norm, by objective, world size and DDP or FSDP."""
     columns = {
         world: differences(alone, shards, tmp_path / world, number, how)
         for world, (number, how) in {**WORLDS, "fsdp 4": (4, "fsdp")}.items()
@@ -74,36 +75,40 @@ def test_the_table(alone: Path, shards: Shards, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_cases_have_the_same_parts_in_every_world(name: str, shards: Shards) -> None:
+def test_cases_have_the_same_micro_batches_for_any_world_size(name: str, shards: Shards) -> None:
     recipe = CASES[name]
     for processes in (1, 2, 4):
         batches = Batches(
-            *(shards, recipe.objectives, recipe.sampling, recipe.seed, recipe.micro_tokens, recipe.alternate),
-            *(0, processes),
+            shards,
+            recipe.objectives,
+            recipe.sampling,
+            seed=recipe.seed,
+            micro_tokens=recipe.micro_tokens,
+            alternate=recipe.alternate,
+            world_size=processes,
         )
-        assert {*batches.parts.values()} == {processes if recipe.model.dropout == 0 else 4}
-
-
-# ---- what only several processes show, two of them, each thing in one engine and the other ------------------------
+        assert {*batches.micro_batch_counts.values()} == {processes if recipe.model.dropout == 0 else 4}
 
 
 def on_each(folder: Path, shards: Path, how: parallel.Parallel) -> None:
-    """What each of two processes finds, as JSON."""
-    with together():
+    """Write the results of each of two processes as JSON."""
+    with process_group():
         data = Shards.open(shards)
         found = {
-            "probes": probed(data, folder, CASES["mrtd, gdes"].but(parallel=how)),
+            "probes": probed(data, folder, CASES["mrtd, gdes"].replace(parallel=how)),
             "unused": unused_parts(how),
-            "skipped": skipped(data, folder, CASES["mrtd"].but(parallel=how)),
-            "stopped": stopped(data, folder, CASES["all in turn"].but(parallel=how)),
+            "skipped": skipped(data, folder, CASES["mrtd"].replace(parallel=how)),
+            "stopped": stopped(data, folder, CASES["all in turn"].replace(parallel=how)),
             "frozen": frozen(how),
-            "path": Engine(build(CASES["mlm"], data.vocabulary_size), torch.device("cpu"), how).path,
+            "path": ParallelNetwork(
+                build_network(CASES["mlm"], data.vocabulary_size), torch.device("cpu"), how
+            ).description,
         }
     (folder / f"{rank()}.json").write_text(json.dumps(found))
 
 
 def probed(data: Shards, folder: Path, recipe: Recipe) -> list[float]:
-    """A probe sees the whole network, and what follows is not changed by it."""
+    """A probe sees the whole network and changes nothing."""
     seen: list[float] = []
 
     def probe(net: Network) -> dict[str, float]:
@@ -115,19 +120,20 @@ def probed(data: Shards, folder: Path, recipe: Recipe) -> list[float]:
         seen.append(float(table.abs().sum()))
         return {"hidden": float(hidden.sum())}
 
-    pretrain(recipe, data, folder / "probed", probe, 2)
+    pretrain(recipe, data, folder / "probed", probe=probe, probe_every=2)
     return seen
 
 
 def unused_parts(how: parallel.Parallel) -> list[float]:
-    """The gradients of parts that the last micro-batch does not use."""
+    """Return the gradients of modules that the last micro-batch does not use."""
     torch.manual_seed(0)
     net = Network(nn.Linear(3, 2), {"early": nn.Linear(2, 1), "late": nn.Linear(2, 1), "never": nn.Linear(2, 1)})  # type: ignore[arg-type]
-    engine = Engine(net, torch.device("cpu"), how)
+    network = ParallelNetwork(net, torch.device("cpu"), how)
     inputs = torch.arange(12.0).view(2, 2, 3)[rank()] / 10
     for part, row in zip(("early", "late"), inputs, strict=True):
-        loss = lambda net, part=part, row=row: {part: net.parts[part](net.encoder(row)).sum()}  # noqa: E731
-        engine.learn(loss, {"early": 1.0, "late": 3.0}, last=part == "late")
+        with network.gradient_sync(part == "late"):
+            loss = network.forward(lambda net, part=part, row=row: net.parts[part](net.encoder(row)).sum())  # type: ignore[misc]
+            (network.world_size * {"early": 1.0, "late": 3.0}[part] * loss).backward()
     assert net.parts["never"].weight.grad is None
     return [float(whole(p.grad).double().sum()) for p in net.parameters() if p.grad is not None]
 
@@ -138,7 +144,7 @@ def whole(tensor: Tensor | None) -> Tensor:
 
 
 def skipped(data: Shards, folder: Path, recipe: Recipe) -> list[int]:
-    """A gradient that is no number in one of the processes."""
+    """Run with a non-finite gradient in one process."""
     original, calls = MRTD.loss, 0
 
     def poisoned(self: MRTD, net: Network, batch: Batch) -> dict[str, Tensor]:
@@ -155,16 +161,16 @@ def skipped(data: Shards, folder: Path, recipe: Recipe) -> list[int]:
 
 
 def stopped(data: Shards, folder: Path, recipe: Recipe) -> str:
-    """A signal that reaches one process, and the same call again."""
+    """Send a signal to one process, and resume."""
     original = Batches.__getitem__
 
-    def signalled(self: Batches, step: int) -> Work:
+    def signalled(self: Batches, step: int) -> StepWork:
         if step == 2 and rank() == 1:
             signal.raise_signal(signal.SIGTERM)
         return original(self, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crossling.distributed.LAST_WORDS", 0.0)
+        patch.setattr("crossling.core.distributed.ERROR_GRACE_SECONDS", 0.0)
         patch.setattr(Batches, "__getitem__", signalled)
         with pytest.raises(Interrupted) as caught:
             pretrain(recipe, data, folder / "stopped")
@@ -174,34 +180,34 @@ def stopped(data: Shards, folder: Path, recipe: Recipe) -> str:
 
 
 def frozen(how: parallel.Parallel) -> list[bool]:
-    """Which parameters have moved after a step in which only some learn."""
-    from crossling.train.step import Learner, Schedule
+    """Return which parameters have changed after a step in which only some are trained."""
+    from crossling.train.step import Schedule, TrainStep
 
     torch.manual_seed(0)
     net = Network(nn.Linear(3, 2), {"head": nn.Linear(2, 1)})  # type: ignore[arg-type]
     before = [p.detach().clone() for p in net.parameters()]
 
     class Sum(MLM):
-        weights = {"mlm": 1.0}  # type: ignore[assignment] # noqa: RUF012
+        loss_weights = {"mlm": 1.0}  # type: ignore[assignment] # noqa: RUF012
 
         def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
             return {"mlm": net.parts["head"](net.encoder(batch["x"])).sum()}  # type: ignore[operator]
 
-    learner = Learner(
-        Engine(net, torch.device("cpu"), how),
-        {"mlm": Sum()},
-        Adam(warmup=0),
-        Schedule(2, 0.1, 0, 1, 1, freeze_steps=1),
-        ["parts.head.weight"],
+    train_step = TrainStep(
+        ParallelNetwork(net, torch.device("cpu"), how),
+        objectives={"mlm": Sum()},
+        optimizer=OptimizerSettings(warmup=0),
+        schedule=Schedule(steps=2, lr=0.1, log_every=1, checkpoint_every=1, freeze_steps=1),
+        unfrozen=["parts.head.weight"],
     )
     moved = []
     for step in range(2):
-        learner.step(step, Work([("mlm", {"x": torch.ones(3)})], {"mlm": 1}, 3, [step]), {"mlm": 2}, 6)
+        train_step.run(step, StepWork([("mlm", {"x": torch.ones(3)})], {"mlm": 1}, 3, [step]), {"mlm": 2}, 6)
         moved += [not torch.equal(old, whole(new)) for old, new in zip(before, net.parameters(), strict=True)]
     return moved
 
 
-Both = tuple[Path, list[dict[str, Any]]]  # the folder of an engine, and what each of the two processes found
+Both = tuple[Path, list[dict[str, Any]]]  # folder, and the results of the two processes
 
 
 @pytest.fixture(scope="module", params=["ddp", "fsdp"])
@@ -222,25 +228,27 @@ def test_a_probe_sees_the_whole_network_in_every_process(both: Both, alone: Path
             assert row["loss"] == pytest.approx(plain[row["step"]]["loss"], rel=TOLERANCE)
 
 
-def test_every_process_says_which_engine_it_is_part_of(both: Both) -> None:
+def test_description_names_ddp_or_fsdp(both: Both) -> None:
     folder, found = both
     how = "fsdp" if "fsdp" in folder.name else "ddp"
     assert [each["path"] for each in found] == [f"plain torch, float32, 2 processes ({how})"] * 2
 
 
 @pytest.mark.parametrize(("heads", "expected"), [(1, "fused kernels"), (2, "plain torch")])
-def test_on_a_gpu_the_path_says_what_is_fused(heads: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is none here: the width of a head decides, as on one that has Triton."""
-    monkeypatch.setattr(parallel, "fused", lambda device, _, width: (device.type, width) == ("cuda", 16))
-    net = build(CASES["mlm"].set([f"model.heads={heads}"]), 400)
+def test_description_on_a_gpu_names_the_kernels(heads: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head width decides about the kernels, as on a GPU with Triton."""
+    monkeypatch.setattr(
+        parallel, "uses_attention_kernel", lambda device, _, width: (device.type, width) == ("cuda", 16)
+    )
+    net = build_network(CASES["mlm"].set([f"model.heads={heads}"]), 400)
     compiled = []
-    monkeypatch.setattr(parallel, "compile_parts", compiled.append)
-    assert Engine(net, torch.device("cuda")).path == f"{expected}, compiled, bfloat16, 1 process"
+    monkeypatch.setattr(parallel, "compile_modules", compiled.append)
+    assert ParallelNetwork(net, torch.device("cuda")).description == f"{expected}, compiled, bfloat16, 1 process"
     assert compiled == [net]
-    assert Engine(net, torch.device("cpu")).path == "plain torch, float32, 1 process"
+    assert ParallelNetwork(net, torch.device("cpu")).description == "plain torch, float32, 1 process"
 
 
-def test_parts_that_the_last_micro_batch_leaves_out_have_the_gradient_of_all(both: Both) -> None:
+def test_modules_unused_by_the_last_micro_batch_have_the_gradient_of_all_processes(both: Both) -> None:
     torch.manual_seed(0)
     net = Network(nn.Linear(3, 2), {"early": nn.Linear(2, 1), "late": nn.Linear(2, 1), "never": nn.Linear(2, 1)})  # type: ignore[arg-type]
     rows_of_all = torch.arange(12.0).view(2, 2, 3) / 10
@@ -251,44 +259,41 @@ def test_parts_that_the_last_micro_batch_leaves_out_have_the_gradient_of_all(bot
         assert found["unused"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_gradient_that_is_no_number_in_one_process_is_left_out_in_all(both: Both) -> None:
+def test_a_non_finite_gradient_in_one_process_is_skipped_in_all(both: Both) -> None:
     for found in both[1]:
         assert found["skipped"] == [0, 1, 1, 1]
 
 
-def test_a_signal_to_one_process_stops_all_at_one_step_and_the_same_call_goes_on(both: Both) -> None:
+def test_a_signal_to_one_process_stops_all_at_one_step(both: Both) -> None:
     folder, found = both
     assert {each["stopped"] for each in found} == {
-        f"stopped at step 3 of 4, saved in {folder / 'stopped'}; the same command goes on from there"
+        f"{folder / 'stopped'}: stopped at step 3 of 4. The checkpoint is saved. Run the same command to resume."
     }
     assert max(apart(folder / "straight", folder / "stopped").values()) < 1e-12
 
 
-def test_only_what_is_new_learns_at_first(both: Both) -> None:
+def test_only_unfrozen_parameters_are_trained_at_first(both: Both) -> None:
     for found in both[1]:
         assert found["frozen"] == [False, False, True, False, True, True, True, True]
 
 
-def test_networks_are_in_shards_where_they_would_take_more_than_a_third_of_the_card(
+def test_networks_that_need_more_than_a_third_of_the_memory_are_sharded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     net = nn.Linear(1000, 1000)  # 16 MB in training
     for memory, expected in {10**9: False, 49 * 10**6: False, 47 * 10**6: True}.items():
         card = type("Card", (), {"total_memory": memory})
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _, card=card: card)
-        assert too_large(net, torch.device("cuda")) == expected
-    assert not too_large(net.requires_grad_(False), torch.device("cuda"))
-    assert not too_large(net, torch.device("cpu"))
+        assert needs_sharding(net, torch.device("cuda")) == expected
+    assert not needs_sharding(net.requires_grad_(False), torch.device("cuda"))
+    assert not needs_sharding(net, torch.device("cpu"))
 
 
-# ---- another number of processes, and processes that fail -----------------------------------------------------------
-
-
-def test_a_run_goes_on_in_another_number_of_processes(alone: Path, shards: Shards, tmp_path: Path) -> None:
+def test_a_run_can_be_resumed_with_another_world_size(alone: Path, shards: Shards, tmp_path: Path) -> None:
     recipe = CASES["all in turn"]
     original = Batches.__getitem__
 
-    def signalled(self: Batches, step: int) -> Work:
+    def signalled(self: Batches, step: int) -> StepWork:
         if step == 2:
             signal.raise_signal(signal.SIGTERM)
         return original(self, step)
@@ -297,31 +302,31 @@ def test_a_run_goes_on_in_another_number_of_processes(alone: Path, shards: Shard
         patch.setattr(Batches, "__getitem__", signalled)
         with pytest.raises(Interrupted):
             pretrain(recipe, shards, tmp_path / "all in turn")
-    in_processes(2, trained, shards.path, tmp_path, {"all in turn": recipe.but(parallel="fsdp")})
+    in_processes(2, trained, shards.path, tmp_path, {"all in turn": recipe.replace(parallel="fsdp")})
     assert max(apart(alone / "all in turn", tmp_path / "all in turn").values()) < TOLERANCE
 
 
 def failing(folder: Path, shards: Path) -> None:
-    """The second process dies without a word in the third step; the first says that it is gone."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torch ends the others as soon as one is dead: here they may speak
+    """Kill the second process in the third step, and store the error of the first."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torch ends the others as soon as one is dead: here they may report
     original = Batches.__getitem__
 
-    def dying(self: Batches, step: int) -> Work:
+    def dying(self: Batches, step: int) -> StepWork:
         if step == 2 and rank() == 1:
             signal.raise_signal(signal.SIGKILL)
         return original(self, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crossling.distributed.LAST_WORDS", 0.0)
+        patch.setattr("crossling.core.distributed.ERROR_GRACE_SECONDS", 0.0)
         patch.setattr(Batches, "__getitem__", dying)
         try:
             pretrain(CASES["mlm"], Shards.open(shards), folder / "run")
         except Failed as error:
-            (folder / "said").write_text(str(error))
+            (folder / "error").write_text(str(error))
     assert dist.is_initialized()
 
 
-def test_a_process_that_dies_ends_the_others_with_a_sentence(shards: Shards, tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_others_with_an_error(shards: Shards, tmp_path: Path) -> None:
     with pytest.raises(torch.multiprocessing.ProcessExitedException, match="SIGKILL"):
         in_processes(2, failing, tmp_path, shards.path)
-    assert (tmp_path / "said").read_text().startswith("another process of this run has ended or does not answer; ")
+    assert (tmp_path / "error").read_text().startswith("another process of this run has stopped or does not respond. ")

@@ -14,8 +14,9 @@ import torch
 import torch.multiprocessing
 
 from crossling.data.shards import Shards
-from crossling.recipe import Recipe, pretrain
 from crossling.recipes import infoxlm, veco, xlm_e
+from crossling.recipes.pretrain import pretrain
+from crossling.recipes.recipe import Recipe
 
 SMALL = [
     *("model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=32", "model.generator_layers=1"),
@@ -23,7 +24,7 @@ SMALL = [
     *("checkpoint_every=100", "micro_tokens=200"),
 ]
 TEXT, PAIRS = ("tokens=780", "length=32"), ("tokens=780", "length=40")
-CONTRAST = ["xlco.pairs=13", "xlco.length=40", "xlco.layer=1"]
+XLCO_SIZES = ["xlco.pairs=13", "xlco.length=40", "xlco.layer=1"]
 IN_BATCH = ["xlco.queue=0", "xlco.mixup=false", "model.dropout=0"]
 
 
@@ -31,27 +32,27 @@ def _only(recipe: Recipe, *kept: str) -> Recipe:
     """Some objectives of a recipe, at four micro-batches a step: as many for one process as for four."""
     recipe = recipe.set([f"{name}=off" for name in recipe.objectives if name not in kept])
     sizes = [f"{name}.{size}" for name in kept if name != "xlco" for size in (TEXT if "tlm" not in name else PAIRS)]
-    return recipe.set([*SMALL, *(CONTRAST if "xlco" in kept else []), *sizes])
+    return recipe.set([*SMALL, *(XLCO_SIZES if "xlco" in kept else []), *sizes])
 
 
 def cases() -> dict[str, Recipe]:
     """Every objective."""
     rtd = _only(xlm_e("tiny").set(["trtd=off", "mrtd=on"]), "mrtd")
-    contrast = _only(infoxlm("tiny"), "xlco").set(["xlco.queue=50", "xlco.momentum=0.9"])
+    xlco = _only(infoxlm("tiny"), "xlco").set(["xlco.queue=50", "xlco.momentum=0.9"])
     return {
         "mlm": _only(infoxlm("tiny").set(["mlm=on"]), "mlm"),
         "tlm": _only(infoxlm("tiny").set(["tlm=on"]), "tlm"),
         "mrtd": rtd,
         "trtd": _only(xlm_e("tiny"), "trtd").set(["trtd.tokens=780", "trtd.length=40"]),
         "mrtd, gdes": rtd.set(["model.token_table=gdes"]),
-        "xlco, queue": contrast.set(["xlco.mixup=false", "xlco.pairs=26"]),
-        "xlco, queue and mixup": contrast,
-        "xlco, in the batch": contrast.set([*IN_BATCH, "xlco.momentum=0"]),
-        "xlco, in the batch, momentum, mixup": contrast.set([*IN_BATCH, "xlco.mixup=true"]),
+        "xlco, queue": xlco.set(["xlco.mixup=false", "xlco.pairs=26"]),
+        "xlco, queue and mixup": xlco,
+        "xlco, in the batch": xlco.set([*IN_BATCH, "xlco.momentum=0"]),
+        "xlco, in the batch, momentum, mixup": xlco.set([*IN_BATCH, "xlco.mixup=true"]),
         "ca_mlm": _only(veco("tiny"), "ca_mlm"),
         "ca_tlm": _only(veco("tiny"), "ca_tlm"),
         "all in turn": xlm_e("tiny").set(
-            [*SMALL, "xlco=on", *CONTRAST, "xlco.queue=50", "alternate=true", "recompute=true"]
+            [*SMALL, "xlco=on", *XLCO_SIZES, "xlco.queue=50", "alternate=true", "gradient_checkpointing=true"]
             + [f"{name}.{size}" for name, sizes in (("mrtd", TEXT), ("trtd", PAIRS)) for size in sizes]
         ),
     }
@@ -85,7 +86,7 @@ def in_processes(number: int, act: Callable[..., None], *arguments: Any) -> None
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     # One process imports everything, and those that work are its copies.
-    multiprocessing.set_forkserver_preload(["crossling.recipe", "crossling.recipes"])
+    multiprocessing.set_forkserver_preload(["crossling.recipes", "crossling.recipes.pretrain"])
     torch.multiprocessing.start_processes(
         _worker, (number, port, act, arguments), nprocs=number, start_method="forkserver"
     )

@@ -1,4 +1,4 @@
-"""A corpus of many scripts and its vocabulary, made once for each test process."""
+"""Fixtures: a corpus of many scripts and its vocabulary, made once per test process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .texts import ODD, folder_of, random_lines
 
 @pytest.fixture(scope="session")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Corpora:
-    """Words of many scripts, one language for all, and a small other one."""
+    """Corpora of two languages: one with words of many scripts, and a small one."""
     root = tmp_path_factory.mktemp("scripts")
     return folder_of(root, {"text/en.txt": [*ODD, *random_lines(900)], "text/sw.txt": ["habari ya asubuhi"] * 60})
 

@@ -1,4 +1,4 @@
-"""Words of many scripts, and corpora of given lines."""
+"""Words of many scripts, and functions that make lines and corpora."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crossling.corpora.corpus import Corpora
 
 ODD = (
     "the quick brown fox ... s pad mask unk <> </ <= Été naïve ½ ﬁn ① ％",
-    "o\u0323\u0301 e\u0323\u0301 ẹ́ ọ̀ ń ṣ kọ́ ọjọ́",  # Yoruba, both ways to write it
+    "o\u0323\u0301 e\u0323\u0301 ẹ́ ọ̀ ń ṣ kọ́ ọjọ́",  # Yoruba, composed and decomposed
     "tiếng Việt đặc biệt e\u0302\u0301 o\u031b\u0323",
     "труд тяжело тревога и\u0306 ё",
     "φιλοσοφία α\u0301 ώ",
@@ -28,25 +28,26 @@ ODD = (
 
 
 def random_lines(count: int) -> list[str]:
-    """Lines of one script each, of words and of compounds of words."""
-    draw = random.Random(5)
+    """Return lines of one script each, made of words and of compounds."""
+    rng = random.Random(5)
     lines = []
     for _ in range(count):
-        words = draw.choice(ODD).split()
-        line = " ".join("".join(draw.choices(words, k=draw.randint(1, 3))) for _ in range(8))
-        lines.append(line + draw.choice([".", "...", "....", " <s>", ""]))
+        words = rng.choice(ODD).split()
+        line = " ".join("".join(rng.choices(words, k=rng.randint(1, 3))) for _ in range(8))
+        lines.append(line + rng.choice([".", "...", "....", " <s>", ""]))
     return lines
 
 
 def new_language(count: int) -> list[str]:
-    """Lines in two scripts, of which none of the others has the first."""
-    draw = random.Random(9)
+    """Return lines in two scripts. The first is in none of the other texts."""
+    rng = random.Random(9)
     syllables = ("ሀለሐመሠረሰሸቀበ", ["ngi", "mu", "ro", "cha", "lut", "nir", "zo", "qa"])
-    words = ["".join(draw.choices(draw.choice(syllables), k=draw.randint(2, 4))) for _ in range(80)]
-    return [" ".join(draw.choices(words, k=7)) for _ in range(count)]
+    words = ["".join(rng.choices(rng.choice(syllables), k=rng.randint(2, 4))) for _ in range(80)]
+    return [" ".join(rng.choices(words, k=7)) for _ in range(count)]
 
 
 def folder_of(root: Path, texts: dict[str, list[str]]) -> Corpora:
+    """Write files of lines and return their corpora."""
     for name, lines in texts.items():
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)

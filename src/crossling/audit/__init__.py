@@ -1,4 +1,4 @@
-"""Which corpora to look at first: what a run found hard, or too easy, of all that it was trained on."""
+"""Rank the corpora of a run by how hard they were to learn."""
 
 from crossling.audit.ranking import audit
 

@@ -1,53 +1,74 @@
-"""Speed and memory of the parts, each beside its peer, in one run on one machine."""
+"""Speed and memory of the parts, each beside another library (its peer), in one run on one machine."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from crossling.bench import attention, data, growth, head, sentences, step
-from crossling.bench.row import Row
-from crossling.bench.setting import Setting
-from crossling.errors import BadInput, Failed, nearest
+from crossling.bench.bench_attention import attention_rows, head_rows
+from crossling.bench.bench_data import data_rows
+from crossling.bench.bench_encode import encode_rows, evaluate_rows
+from crossling.bench.bench_step import recipe_rows, step_rows
+from crossling.bench.growth import growth_rows
+from crossling.bench.workload import BenchRow, BenchSetup
+from crossling.core.errors import BadInput, Failed, suggestion
 
-BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
-    "step": step.rows,
-    "recipes": step.other_rows,
-    "attention": attention.rows,
-    "head": head.rows,
-    "data": data.rows,
-    "encode": sentences.encode_rows,
-    "evaluate": sentences.evaluate_rows,
-    "growth": growth.rows,
+BENCHES: dict[str, Callable[[BenchSetup], Iterator[BenchRow]]] = {
+    "step": step_rows,
+    "recipes": recipe_rows,
+    "attention": attention_rows,
+    "head": head_rows,
+    "data": data_rows,
+    "encode": encode_rows,
+    "evaluate": evaluate_rows,
+    "growth": growth_rows,
 }
 
 
-def bench(names: Sequence[str] = (), corpora: Path | None = None, size: str | None = None) -> Iterator[Row]:
-    """The rows of the named benches (all if none is), as they are measured: on these corpora, or on embedded ones.
+def bench(
+    names: Sequence[str] = (), corpora: str | os.PathLike[str] | None = None, size: str | None = None
+) -> Iterator[BenchRow]:
+    """Measure speed and memory beside other libraries.
 
-    What cannot be measured is told in a warning, and the rest goes on; in the end all that failed is named by Failed.
+    A measurement that fails gives a warning and is skipped.
+
+    Args:
+        names: Benchmarks to run. [default: all of `BENCHES`]
+        corpora: Text for the benchmark `data`. [default: synthetic languages]
+        size: Model size. [default: base on a GPU, smaller than tiny on a CPU]
+
+    Yields:
+        One row for each measurement.
+
+    Raises:
+        BadInput: If a name or size is unknown.
+        Failed: At the end, if a measurement failed.
+
+    Example:
+        >>> rows = list(bench(["attention"]))  # doctest: +SKIP
     """
     for name in names:
         if name not in BENCHES:
-            raise BadInput(f"{name}: there is no such bench{nearest(name, BENCHES)}")
-    return _rows(names or [*BENCHES], Setting.of(size, corpora))
+            raise BadInput(f"{name}: no such benchmark{suggestion(name, BENCHES)}")
+    return _rows(names or [*BENCHES], BenchSetup.of(size, Path(corpora) if corpora else None))
 
 
-def _rows(names: Sequence[str], at: Setting) -> Iterator[Row]:
+def _rows(names: Sequence[str], at: BenchSetup) -> Iterator[BenchRow]:
     for name in names:
-        for row in _tried(name, at):
+        for row in _rows_until_failure(name, at):
             yield replace(row, bench=name)
     if at.failed:
-        raise Failed(f"could not be measured: {', '.join(at.failed)}; everything else was")
+        raise Failed(f"these measurements failed: {', '.join(at.failed)}. All others succeeded.")
 
 
-def _tried(name: str, at: Setting) -> Iterator[Row]:
-    """The rows of a bench up to where it fails, if it does."""
-    found = BENCHES[name](at)
-    while (row := at.caught(f"bench {name}", partial(next, found, None))) is not None:
+def _rows_until_failure(name: str, at: BenchSetup) -> Iterator[BenchRow]:
+    """Yield the rows of a benchmark until it fails or ends."""
+    rows = BENCHES[name](at)
+    while (row := at.catch(f"bench {name}", partial(next, rows, None))) is not None:
         yield row
 
 
-__all__ = ["BENCHES", "Row", "bench"]
+__all__ = ["BENCHES", "BenchRow", "bench"]

@@ -1,6 +1,6 @@
-"""The same steps in Hugging Face's formulation: the ELECTRA pair, and XLM-R's masked language model.
+"""Training steps with Hugging Face models: the ELECTRA pair, and XLM-R with MLM.
 
-Shapes, dropout, masking, precision, clipping and optimizer are ours; they have no relative position bias.
+Shapes, dropout, masking, precision, clipping and optimizer are ours. They have no relative position bias.
 """
 # B sequences, L positions, M masked positions, V vocabulary, D width
 
@@ -20,35 +20,34 @@ from transformers import (
     XLMRobertaForMaskedLM,
 )
 
-from crossling.bench.clock import Speed
-from crossling.bench.setting import Setting
+from crossling.bench.workload import BenchSetup, Speed
 from crossling.vocabulary.vocabulary import UNK
 
-RATE = 0.15
+MASK_PROBABILITY = 0.15
 LAMBDA = 50.0
 DROPOUT = 0.1
 IGNORED = -100
 
 
-def electra(at: Setting, batch: int, everywhere: bool, compiled: bool = False) -> Speed:
-    """Steps of the pair. `everywhere`: logits at every position, as shipped; else at the masked ones alone."""
+def electra(at: BenchSetup, batch: int, everywhere: bool, compiled: bool = False) -> Speed:
+    """Measure the ELECTRA pair. `everywhere` computes logits at every position, as shipped."""
     with torch.device(at.device):
-        pair = _Pair(at, everywhere)
+        pair = _ElectraPair(at, everywhere)
     return _steps(pair, at, batch, compiled)
 
 
-def xlm_r(at: Setting, batch: int, compiled: bool = False) -> Speed:
+def xlm_r(at: BenchSetup, batch: int, compiled: bool = False) -> Speed:
     with torch.device(at.device):
         network = XLMRobertaForMaskedLM(
             XLMRobertaConfig(**_shape(at, at.shape.layers, DROPOUT, positions=at.length + 2))
         )
-    return _steps(_Masked(network), at, batch, compiled)
+    return _steps(_MaskedLM(network), at, batch, compiled)
 
 
-class _Pair(nn.Module):
-    """Generator and discriminator with one token table."""
+class _ElectraPair(nn.Module):
+    """Generator and discriminator with shared token embeddings."""
 
-    def __init__(self, at: Setting, everywhere: bool) -> None:
+    def __init__(self, at: BenchSetup, everywhere: bool) -> None:
         super().__init__()
         layers = at.shape.generator_layers
         width: dict[str, Any] = {"embedding_size": at.shape.width}
@@ -58,33 +57,33 @@ class _Pair(nn.Module):
         self.discriminator.electra.embeddings.word_embeddings = table
         self.everywhere = everywhere
 
-    def forward(self, ids_BL: Tensor, place_M: Tensor) -> Tensor:
-        target_M, masked_BL = ids_BL.flatten()[place_M], _masked(self.generator, ids_BL, place_M)
+    def forward(self, ids_BL: Tensor, position_M: Tensor) -> Tensor:
+        target_M, masked_BL = ids_BL.flatten()[position_M], _mask_ids(self.generator, ids_BL, position_M)
         if self.everywhere:
-            output = self.generator(masked_BL, labels=_labels(ids_BL, place_M))
-            loss, logits_MV = output.loss, output.logits.flatten(0, 1)[place_M]
+            output = self.generator(masked_BL, labels=_labels(ids_BL, position_M))
+            loss, logits_MV = output.loss, output.logits.flatten(0, 1)[position_M]
         else:
-            hidden_MD = self.generator.electra(masked_BL).last_hidden_state.flatten(0, 1)[place_M]
+            hidden_MD = self.generator.electra(masked_BL).last_hidden_state.flatten(0, 1)[position_M]
             logits_MV = self.generator.generator_lm_head(self.generator.generator_predictions(hidden_MD))
             loss = F.cross_entropy(logits_MV.float(), target_M)
-        with torch.no_grad():  # as ELECTRA's own code draws: the largest of logits with Gumbel noise
-            drawn_M = (
+        with torch.no_grad():  # Gumbel-max sampling, as in ELECTRA's code
+            sampled_M = (
                 logits_MV.float() - torch.empty_like(logits_MV, dtype=torch.float32).exponential_().log()
             ).argmax(-1)
-        corrupt_BL = ids_BL.flatten().scatter(0, place_M, drawn_M).view_as(ids_BL)
+        corrupt_BL = ids_BL.flatten().scatter(0, position_M, sampled_M).view_as(ids_BL)
         return loss + LAMBDA * self.discriminator(corrupt_BL, labels=(corrupt_BL != ids_BL).long()).loss
 
 
-class _Masked(nn.Module):
+class _MaskedLM(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network: Any = network
 
-    def forward(self, ids_BL: Tensor, place_M: Tensor) -> Tensor:
-        return self.network(_masked(self.network, ids_BL, place_M), labels=_labels(ids_BL, place_M)).loss
+    def forward(self, ids_BL: Tensor, position_M: Tensor) -> Tensor:
+        return self.network(_mask_ids(self.network, ids_BL, position_M), labels=_labels(ids_BL, position_M)).loss
 
 
-def _shape(at: Setting, layers: int, dropout: float, positions: int | None = None) -> dict[str, Any]:
+def _shape(at: BenchSetup, layers: int, dropout: float, positions: int | None = None) -> dict[str, Any]:
     return {
         "vocab_size": at.vocabulary,
         "hidden_size": at.shape.width,
@@ -98,29 +97,29 @@ def _shape(at: Setting, layers: int, dropout: float, positions: int | None = Non
     }
 
 
-def _masked(network: Any, ids_BL: Tensor, place_M: Tensor) -> Tensor:
-    return ids_BL.flatten().index_fill(0, place_M, network.config.vocab_size - 1).view_as(ids_BL)
+def _mask_ids(network: Any, ids_BL: Tensor, position_M: Tensor) -> Tensor:
+    return ids_BL.flatten().index_fill(0, position_M, network.config.vocab_size - 1).view_as(ids_BL)
 
 
-def _labels(ids_BL: Tensor, place_M: Tensor) -> Tensor:
+def _labels(ids_BL: Tensor, position_M: Tensor) -> Tensor:
     flat = ids_BL.flatten()
-    return torch.full_like(flat, IGNORED).scatter(0, place_M, flat[place_M]).view_as(ids_BL)
+    return torch.full_like(flat, IGNORED).scatter(0, position_M, flat[position_M]).view_as(ids_BL)
 
 
-def _steps(network: nn.Module, at: Setting, batch: int, compiled: bool) -> Speed:
+def _steps(network: nn.Module, at: BenchSetup, batch: int, compiled: bool) -> Speed:
     network.train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-6, betas=(0.9, 0.98), eps=1e-6, fused=True)
     loss: Callable[[Tensor, Tensor], Tensor] = torch.compile(network) if compiled else network
     ids_BL = torch.randint(UNK + 1, at.vocabulary - 1, (batch, at.length), device=at.device)
-    place_M = torch.randperm(batch * at.length, device=at.device)[: round(RATE * batch * at.length)]
+    position_M = torch.randperm(batch * at.length, device=at.device)[: round(MASK_PROBABILITY * batch * at.length)]
 
     def step() -> None:
         with torch.autocast(at.device.type, dtype=torch.bfloat16, enabled=at.on_gpu):
-            found = loss(ids_BL, place_M)
-        found.backward()
+            value = loss(ids_BL, position_M)
+        value.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 2.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    timing = at.timed(step)
+    timing = at.time(step)
     return Speed(ids_BL.numel() / timing.seconds, timing.peak_gib)

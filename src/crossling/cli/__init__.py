@@ -1,6 +1,6 @@
-"""The verbs: parse, then call one public function of the same name.
+"""The command line. Each command parses its options and calls one public function.
 
-Exit status: 0 done, 1 failed, 2 bad input (one sentence, no traceback), 130 interrupted (the same command goes on).
+Exit codes: 0 success, 1 failure, 2 bad input (one line, no traceback), 130 interrupted (the same command resumes).
 """
 
 from crossling.cli.app import app, main

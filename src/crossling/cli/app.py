@@ -1,93 +1,155 @@
-"""The program: its verbs in the order of the work, and how it ends."""
+"""The command line: its commands by group, and the exit codes."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import warnings
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from crossling import __version__
-from crossling.cli.auditing import audit
-from crossling.cli.data import babel, check, clean, encode, vocab
-from crossling.cli.measuring import align, bench, demo, embed, evaluate, mine, report
-from crossling.cli.studying import lab
-from crossling.cli.training import export, inspect, pretrain
-from crossling.cli.translating import translate
-from crossling.cli.tuning import finetune
-from crossling.errors import BadInput, Failed, Interrupted
+from crossling.cli.data_commands import check, clean, synth, tokenize, vocab
+from crossling.cli.evaluate_commands import evaluate, report
+from crossling.cli.research_commands import audit, bench, demo, lab
+from crossling.cli.train_commands import export, finetune, plan, pretrain
+from crossling.cli.use_commands import align, embed, mine, translate
+from crossling.core.errors import BadInput, Failed, Interrupted
 
-VERBS = (
-    *(demo, babel, check, clean, vocab, encode, inspect, pretrain, audit, finetune),
-    *(evaluate, align, embed, mine, translate, report, export, lab, bench),
-)
+GROUPS: dict[str, dict[Callable[..., None], str]] = {
+    "Data": {
+        synth: "Generate synthetic languages: corpora and benchmarks.",
+        check: "Report counts, bad lines and benchmark leakage of corpora.",
+        clean: "Write corpora without the lines that the rules drop.",
+        vocab: "Train a vocabulary, or reuse, extend or trim one.",
+        tokenize: "Turn text into token shards. Resumable.",
+    },
+    "Train": {
+        plan: "Show sampling, epochs, memory, FLOPs and time. No training.",
+        pretrain: "Pre-train a model, or adapt one with --init. Resumable.",
+        finetune: "Fine-tune a model for a task or for translation.",
+        export: "Write a run as a Hugging Face folder.",
+    },
+    "Use": {
+        align: "Align the words of sentence pairs.",
+        embed: "Write sentence vectors of a text file.",
+        mine: "Find translations in two text files.",
+        translate: "Translate a text file with a fine-tuned translator.",
+    },
+    "Evaluate": {
+        evaluate: "Score a model on benchmark tasks.",
+        report: "Write one page that compares runs with the papers.",
+    },
+    "Research": {
+        demo: "Run the whole pipeline on synthetic languages in minutes.",
+        lab: "Train and compare recipes under one budget.",
+        audit: "Rank bitext by training dynamics: noisy, or too easy.",
+        bench: "Measure speed and memory beside other libraries.",
+    },
+}
 
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
-MISPLACED = (
-    errno.EEXIST,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-)  # a file where a folder should be, ...
+# A full, read-only or otherwise unwritable disk.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
+# A path that cannot be an output: a file in place of a folder, for example.
+WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT)
+
+
+class PlainHelpCommand(TyperCommand):
+    """Command whose help shows metavariables without Python types."""
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Write the usage line."""
+        arguments = [parameter.metavar for parameter in self.params if parameter.param_type_name == "argument"]
+        formatter.write_usage(ctx.command_path, " ".join(["[OPTIONS]", *map(str, arguments)]))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then the options."""
+        for title, kind in (("Arguments", "argument"), ("Options", "option")):
+            parameters = [parameter for parameter in self.get_params(ctx) if parameter.param_type_name == kind]
+            records = [record for parameter in parameters if (record := parameter.get_help_record(ctx))]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl([(re.sub(r" <.*>", "", name), text) for name, text in records])
+
+
+class CommandGroups(TyperGroup):
+    """Lists the commands of `--help` by group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write one section for each group."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(command.__name__, summary) for command, summary in commands.items()])
+
 
 app = typer.Typer(
+    cls=CommandGroups,
     help="Pre-train, adapt, fine-tune and evaluate cross-lingual language models.",
+    epilog="Start with `crossling demo`. `crossling COMMAND --help` has an example for each command.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in VERBS:  # --help shows them in this order
-    app.command()(verb)
+for _commands in GROUPS.values():
+    for _command, _summary in _commands.items():
+        app.command(cls=PlainHelpCommand, short_help=_summary)(_command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"crossling {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit.")] = False,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Pre-train, adapt, fine-tune and evaluate cross-lingual language models."""
 
 
 def main() -> None:
-    """Turns every expected end into its sentence and its exit status."""
-    # Threads that spin while they wait for each other make a busy machine up to five times slower; with few spins an
-    # idle one loses some 7%. Must be set before torch is first imported.
+    """Run the command line and turn every expected error into one line and an exit code."""
+    # Threads that spin while waiting slow a busy machine down up to five times; few spins cost an idle one 7%.
+    # Must be set before torch is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its remarks on performance, once for every process
-    warnings.showwarning = lambda message, *_, **__: print(f"crossling: note: {message}", file=sys.stderr)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # performance hints, repeated in every process
+    warnings.showwarning = _print_note
     try:
         app()
     except BadInput as error:
-        _end(str(error), 2)
+        _exit(str(error), 2)
     except Failed as error:
-        _end(str(error), 1)
+        _exit(str(error), 1)
     except Interrupted as error:
-        _end(str(error), 130)
-    except SystemExit as end:
-        if end.code == 130:  # Ctrl-C: typer has already taken the exception
-            print("crossling: interrupted; the same command does the rest", file=sys.stderr)
+        _exit(str(error), 130)
+    except SystemExit as error:
+        if error.code == 130:  # Ctrl-C, already handled by typer
+            print("crossling: interrupted. Run the same command again to resume.", file=sys.stderr)
         raise
     except OSError as error:
-        if error.errno in MISPLACED:
-            _end(f"{error.filename}: {error.strerror}; give another path", 2)
-        # NumPy reports a full disk without a number: "1000 requested and 12 written".
-        if error.errno not in DISK and not (error.errno is None and str(error).endswith(" written")):
+        if error.errno in WRONG_PATH:
+            _exit(f"{error.filename}: {error.strerror}. Give another path.", 2)
+        # NumPy reports a full disk without an error number: "1000 requested and 12 written".
+        if error.errno not in UNWRITABLE and not (error.errno is None and str(error).endswith(" written")):
             raise
-        where, what = error.filename or "the output folder", error.strerror or f"no space left ({error})"
-        _end(f"{where}: {what}; what was finished before is kept", 1)
+        where, problem = error.filename or "the output folder", error.strerror or f"no space left ({error})"
+        _exit(f"{where}: {problem}. Finished parts are kept.", 1)
 
 
-def _end(sentence: str, status: int) -> None:
-    if sentence:
-        print(f"crossling: {sentence}", file=sys.stderr)
-    sys.exit(status)
+def _print_note(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"crossling: note: {message}", file=sys.stderr)
+
+
+def _exit(message: str, code: int) -> NoReturn:
+    if message:
+        print(f"crossling: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,171 +1,197 @@
-"""Raw text by language or language pair, streamed: no more than a line, a row or a document in memory.
+"""Raw text by language or language pair, streamed: at most a line, a row or a document is in memory.
 
-    CORPORA/ text/sw.txt                  one sentence a line, blank line between documents   (or .jsonl .parquet .hf)
+    CORPORA/ text/sw.txt                  one sentence per line, blank line between documents  (or .jsonl .parquet .hf)
              pairs/en-fr.tsv              source TAB target           (also NAME.en-fr.tsv; or .tmx .jsonl .parquet .hf)
              pairs/NAME.en-fr.en  .fr     line n of one translates line n of the other
-             multi/NAME/en.txt  de.txt    the same for any number of languages, empty line where one is missing
+             multi/NAME/en.txt  de.txt    the same for any number of languages, empty line for a missing translation
 
-each plain or compressed (.gz, .xz, .zst); docs/formats.md has the rules. What is left out is counted by reason, where
-the caller hands a Counter in.
+Files may be compressed (.gz, .xz, .zst); docs/formats.md has the rules. Skipped lines are counted by reason if the
+caller passes a Counter. formats.py has the reader functions and explains how to add a format.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
-from crossling.corpora.files import File, Skip, clean
-from crossling.corpora.folder import find_multi, find_pairs, find_text, refuse_strays
-from crossling.corpora.formats import READ, Source, aligned_lines, count_rows, pair_rows, same_length, text_lines
-from crossling.corpora.hub import SYNTAX, Reference
-from crossling.errors import BadInput, nearest
+from crossling.core.errors import BadInput, suggestion
+from crossling.corpora.corpus_folder import check_stray_files, find_multi, find_pairs, find_text
+from crossling.corpora.formats import FORMATS, Source, check_equal_lengths, describe_layout, read_pairs
+from crossling.corpora.hub_datasets import SYNTAX, DatasetReference
+from crossling.corpora.text_files import SkipReason, TextFile, clean_line
 
-# A text without blank lines is one endless document, and comes in pieces of this size.
-LONGEST_DOCUMENT = 10_000  # lines
-LARGEST_DOCUMENT = 1 << 24  # characters
+# A text without blank lines is one endless document, which is split at these limits.
+MAX_DOCUMENT_LINES = 10_000
+MAX_DOCUMENT_CHARACTERS = 1 << 24
 
-UNNAMED = "unnamed"  # the collection of pairs/LL-LL.*, where collections are named
+UNNAMED = "unnamed"  # collection of the files pairs/LL-LL.*, in a list of priorities
 
 
 @dataclass(frozen=True)
-class Text:
-    """Sentences of one language in their documents."""
+class MonolingualCorpus:
+    """Documents of one language."""
 
     language: str
     sources: tuple[Source, ...]
 
     @property
     def name(self) -> str:
+        """Language code."""
         return self.language
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return _files(self.sources)
+        """Files of the corpus. Datasets by reference have none."""
+        return _paths(self.sources)
 
     def documents(self, counts: Counter[str] | None = None) -> Iterator[list[str]]:
-        """Documents as lists of filled lines; lines left out are counted."""
+        """Yield documents as lists of non-empty lines. `counts` counts skipped lines by reason."""
         counts = Counter() if counts is None else counts
         for source in self.sources:
             before = counts.copy()
-            usable = False
+            has_documents = False
             document: list[str] = []
             size = 0
-            for line in text_lines(source):
+            for line in FORMATS[source.format].read_text(source):
                 if not isinstance(line, str):
                     counts[line.value] += 1
                     continue
                 if line:
                     document.append(line)
                     size += len(line)
-                if document and (not line or len(document) == LONGEST_DOCUMENT or size > LARGEST_DOCUMENT):
+                is_full = len(document) == MAX_DOCUMENT_LINES or size > MAX_DOCUMENT_CHARACTERS
+                if document and (not line or is_full):
                     yield document
-                    usable, document, size = True, [], 0
+                    has_documents, document, size = True, [], 0
             if document:
                 yield document
-            elif not usable:
-                raise _nothing_in(source, skipped=counts - before)
+            elif not has_documents:
+                raise _no_usable_line(source, skipped=counts - before)
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Sentences of one language with their translations in another: one source, or two Moses files side by side."""
+class ParallelCorpus:
+    """Sentence pairs of two languages: one source, or two Moses files side by side."""
 
-    name: str  # of the collection, empty where the file names none
+    name: str  # of the collection; empty if the file has none
     languages: tuple[str, str]
     sources: tuple[Source, ...]
 
     @property
     def label(self) -> str:
-        """`NAME.en-fr`, or `en-fr` where there is no name: there is no other like it."""
+        """Unique label: `NAME.en-fr`, or `en-fr` without a name."""
         return ".".join(filter(None, [self.name, "-".join(self.languages)]))
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return _files(self.sources)
+        """Files of the corpus. Datasets by reference have none."""
+        return _paths(self.sources)
 
     def rows(self, counts: Counter[str] | None = None) -> Iterator[tuple[str, str]]:
-        """Rows with both sides filled. Rows given and rows counted make up all rows of the sources."""
+        """Yield the rows with text on both sides. `counts` counts all other rows by reason."""
         counts = Counter() if counts is None else counts
         before = counts.copy()
-        usable = False
-        for row in pair_rows(self.sources, self.languages):
+        has_rows = False
+        for row in read_pairs(self.sources, self.languages):
             if not isinstance(row, tuple):
                 counts[row.value] += 1
                 continue
-            source, target = clean(row[0]), clean(row[1])
+            source, target = clean_line(row[0]), clean_line(row[1])
             if source and target:
-                usable = True
+                has_rows = True
                 yield source, target
             else:
-                counts[Skip.EMPTY_SIDE.value] += 1
-        if not usable:
-            raise _nothing_in(*self.sources, skipped=counts - before)
+                counts[SkipReason.EMPTY_SIDE.value] += 1
+        if not has_rows:
+            raise _no_usable_line(*self.sources, skipped=counts - before)
 
 
 @dataclass(frozen=True)
-class MultiWay:
-    """The same rows in several languages: any two of them make a pair."""
+class MultiwayCorpus:
+    """The same rows in several languages. Any two languages make a pair."""
 
     name: str
-    sources: dict[str, File]  # by language
-    pairs_left_out: frozenset[tuple[str, str]] = frozenset()  # sorted: pairs that another collection gives
+    sources: dict[str, TextFile]  # by language
+    excluded_pairs: frozenset[tuple[str, str]] = frozenset()  # sorted pairs that come from another collection
 
     @property
     def languages(self) -> tuple[str, ...]:
+        """Languages of the corpus."""
         return tuple(self.sources)
 
     @property
     def files(self) -> dict[str, Path]:
+        """Files by language."""
         return {language: source.path for language, source in self.sources.items()}
 
     def lines(self, language: str, counts: Counter[str] | None = None) -> Iterator[str]:
-        """Line n of every language is row n: empty where this one has no translation, or none that can be used."""
+        """Yield line n for row n, empty if there is no usable translation. `counts` counts skipped lines by reason."""
         counts = Counter() if counts is None else counts
         before = counts.copy()
-        usable = False
+        has_lines = False
         source = self.sources[language]
-        for line in aligned_lines(source):
+        for line in FORMATS[source.format].read_multi(source):
             if isinstance(line, str):
-                usable = usable or bool(line)
+                has_lines = has_lines or bool(line)
                 yield line
             else:
                 counts[line.value] += 1
                 yield ""
-        if not usable:
-            raise _nothing_in(source, skipped=counts - before)
+        if not has_lines:
+            raise _no_usable_line(source, skipped=counts - before)
 
-    def check(self) -> int:
-        """The number of rows; BadInput when the files differ in it, for then line n is not row n."""
-        lengths = {source.path: count_rows(source) for source in self.sources.values()}
-        same_length(lengths)
+    def count_rows(self) -> int:
+        """Return the number of rows; BadInput if the files differ in it, since line n would not be row n."""
+        lengths = {source.path: FORMATS[source.format].count_rows(source.path) for source in self.sources.values()}
+        check_equal_lengths(lengths)
         return next(iter(lengths.values()))
 
 
 class Corpora:
-    """All that a folder or a reference to a dataset holds: finds it and settles the languages, reads none of it yet.
+    """All corpora of a folder or of a dataset on the hub. The constructor reads file names only.
 
-    With `priority`, collections of translations named earlier come before those named later, and those before the rest
-    in alphabetical order: a later one gives only pairs of languages that none before it has. `unnamed` is the
-    collection of files without a name. Without `priority` every collection gives all it has.
+    Attributes:
+        path: The folder, or the dataset reference as written.
+        text: Monolingual corpora, one per language.
+        pairs: Parallel corpora.
+        multi: Multiway parallel corpora.
+        languages: Codes of all languages, sorted.
+
+    Args:
+        path: Folder with text/, pairs/ or multi/, or a dataset reference (hf://...).
+        priority: Collections of translations by priority; those not named follow in alphabetical order. A language
+            pair is taken from the first collection that has it. `unnamed` is the collection of files without a name.
+            [default: every collection gives all its pairs]
+
+    Raises:
+        BadInput: If a file name is invalid, a file is there twice, or there is no text.
+
+    Example:
+        >>> corpora = Corpora("corpora")
+        >>> corpora.languages
+        ('en', 'fr', 'sw')
+        >>> for source, target in corpora.pairs[0].rows():
+        ...     print(source, target)
     """
 
-    def __init__(self, path: Path | str, priority: Sequence[str] = ()) -> None:
-        self.path: Path | str  # a reference stays as it was written
-        self.text: tuple[Text, ...]
-        self.pairs: tuple[Pairs, ...]
-        self.multi: tuple[MultiWay, ...]
+    def __init__(self, path: str | os.PathLike[str], priority: Sequence[str] = ()) -> None:
+        self.path: Path | str
+        self.text: tuple[MonolingualCorpus, ...]
+        self.pairs: tuple[ParallelCorpus, ...]
+        self.multi: tuple[MultiwayCorpus, ...]
         if str(path).startswith("hf:"):
-            # A Path has made one slash of two.
-            self.path = str(path).replace("hf:/", "hf://", 1) if isinstance(path, Path) else path
-            self.text, self.pairs, self.multi = _referred(self.path)
+            # A Path merges two slashes into one.
+            self.path = path if isinstance(path, str) else str(path).replace("hf:/", "hf://", 1)
+            self.text, self.pairs, self.multi = _from_reference(self.path)
         else:
             self.path = Path(path)
-            self.text, self.pairs, self.multi = _found(self.path)
+            self.text, self.pairs, self.multi = _from_folder(self.path)
         if priority:
-            self.pairs, self.multi = _by_priority(priority, self.pairs, self.multi)
+            self.pairs, self.multi = _apply_priority(priority, self.pairs, self.multi)
         self.languages: tuple[str, ...] = tuple(
             sorted(
                 {text.language for text in self.text}
@@ -175,7 +201,20 @@ class Corpora:
         )
 
     def lines(self, language: str) -> Iterator[str]:
-        """Every line of a language in text, pairs and multi-way sets."""
+        """Yield every line of a language in monolingual, parallel and multiway corpora.
+
+        Args:
+            language: Canonical code of the language.
+
+        Yields:
+            Clean, non-empty lines.
+
+        Raises:
+            BadInput: If a file is damaged or has no usable line.
+
+        Example:
+            >>> sum(len(line) for line in Corpora("corpora").lines("sw"))
+        """
         for text in self.text:
             if text.language == language:
                 for document in text.documents():
@@ -189,65 +228,65 @@ class Corpora:
                 yield from filter(None, multi.lines(language))
 
 
-Contents = tuple[tuple[Text, ...], tuple[Pairs, ...], tuple[MultiWay, ...]]
+_Contents = tuple[tuple[MonolingualCorpus, ...], tuple[ParallelCorpus, ...], tuple[MultiwayCorpus, ...]]
 
 
-def _found(folder: Path) -> Contents:
+def _from_folder(folder: Path) -> _Contents:
     if not folder.is_dir():
-        raise BadInput(f"{folder} is no folder: give one with text/, pairs/ or multi/ in it, or {SYNTAX}")
-    refuse_strays(folder)
-    text = tuple(Text(*found) for found in find_text(folder / "text").items())
-    pairs = tuple(Pairs(name, (a, b), of) for (name, a, b), of in find_pairs(folder / "pairs").items())
-    multi = tuple(MultiWay(*found) for found in find_multi(folder / "multi").items())
+        raise BadInput(f"{folder}: no such folder. Give one with text/, pairs/ or multi/ in it, or {SYNTAX}.")
+    check_stray_files(folder)
+    text = tuple(MonolingualCorpus(*found) for found in find_text(folder / "text").items())
+    pairs = tuple(ParallelCorpus(name, (a, b), files) for (name, a, b), files in find_pairs(folder / "pairs").items())
+    multi = tuple(MultiwayCorpus(*found) for found in find_multi(folder / "multi").items())
     if not (text or pairs or multi):
-        raise BadInput(f"{folder} holds no text: {READ}")
+        raise BadInput(f"{folder}: no text. {describe_layout()}")
     return text, pairs, multi
 
 
-def _referred(text: str) -> Contents:
-    reference = Reference.parse(text)
+def _from_reference(text: str) -> _Contents:
+    reference = DatasetReference.parse(text)
     if reference.language:
-        return (Text(reference.language, (reference,)),), (), ()
+        return (MonolingualCorpus(reference.language, (reference,)),), (), ()
     if reference.pair:
-        return (), (Pairs("", reference.pair, (reference,)),), ()
-    raise BadInput(f"{text} does not say what it holds: add language=LL for text, or pair=LL-LL for translations")
+        return (), (ParallelCorpus("", reference.pair, (reference,)),), ()
+    raise BadInput(f"{text}: no language. Add language=LL for text, or pair=LL-LL for translations.")
 
 
-def _by_priority(
-    priority: Sequence[str], pairs: tuple[Pairs, ...], multi: tuple[MultiWay, ...]
-) -> tuple[tuple[Pairs, ...], tuple[MultiWay, ...]]:
-    """What is left when of two collections that have a pair of languages only the first gives it."""
-    gives: dict[str, set[tuple[str, str]]] = {}  # by collection
-    collections: list[Pairs | MultiWay] = [*pairs, *multi]
-    for corpus in collections:
-        gives.setdefault(corpus.name or UNNAMED, set()).update(_pairs_of(corpus))
+def _apply_priority(
+    priority: Sequence[str], pairs: tuple[ParallelCorpus, ...], multi: tuple[MultiwayCorpus, ...]
+) -> tuple[tuple[ParallelCorpus, ...], tuple[MultiwayCorpus, ...]]:
+    """Keep each language pair only in the first collection that has it."""
+    pairs_by_collection: dict[str, set[tuple[str, str]]] = {}
+    corpora: list[ParallelCorpus | MultiwayCorpus] = [*pairs, *multi]
+    for corpus in corpora:
+        pairs_by_collection.setdefault(corpus.name or UNNAMED, set()).update(_language_pairs(corpus))
     for name in priority:
-        if name not in gives:
-            raise BadInput(f"there is no collection {name!r} to give priority{nearest(name, gives)}")
-    taken: dict[str, set[tuple[str, str]]] = {}  # by the collections before
+        if name not in pairs_by_collection:
+            raise BadInput(f"priority {name!r}: unknown collection{suggestion(name, pairs_by_collection)}")
+    taken: dict[str, set[tuple[str, str]]] = {}  # by earlier collections
     so_far: set[tuple[str, str]] = set()
-    for name in dict.fromkeys([*priority, *sorted(gives)]):
+    for name in dict.fromkeys([*priority, *sorted(pairs_by_collection)]):
         taken[name] = set(so_far)
-        so_far |= gives[name]
+        so_far |= pairs_by_collection[name]
     return (
-        tuple(one for one in pairs if not _pairs_of(one) & taken[one.name or UNNAMED]),
+        tuple(corpus for corpus in pairs if not _language_pairs(corpus) & taken[corpus.name or UNNAMED]),
         tuple(
-            replace(many, pairs_left_out=frozenset(_pairs_of(many) & taken[many.name]))
-            for many in multi
-            if _pairs_of(many) - taken[many.name]
+            replace(corpus, excluded_pairs=frozenset(_language_pairs(corpus) & taken[corpus.name]))
+            for corpus in multi
+            if _language_pairs(corpus) - taken[corpus.name]
         ),
     )
 
 
-def _pairs_of(corpus: Pairs | MultiWay) -> set[tuple[str, str]]:
+def _language_pairs(corpus: ParallelCorpus | MultiwayCorpus) -> set[tuple[str, str]]:
     return set(combinations(sorted(corpus.languages), 2))
 
 
-def _files(sources: tuple[Source, ...]) -> tuple[Path, ...]:
-    return tuple(source.path for source in sources if isinstance(source, File))
+def _paths(sources: tuple[Source, ...]) -> tuple[Path, ...]:
+    return tuple(source.path for source in sources if isinstance(source, TextFile))
 
 
-def _nothing_in(*sources: Source, skipped: Counter[str]) -> BadInput:
-    listed = " and ".join(map(str, sources))
+def _no_usable_line(*sources: Source, skipped: Counter[str]) -> BadInput:
+    names = " and ".join(map(str, sources))
     reasons = ", ".join(f"{reason}: {number}" for reason, number in skipped.items()) or "it is empty"
-    return BadInput(f"{listed}: not one usable line found ({reasons}); expected UTF-8 text in one of these: {READ}")
+    return BadInput(f"{names}: no usable line ({reasons}). Expected UTF-8 text. {describe_layout()}")

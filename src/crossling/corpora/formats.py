@@ -1,109 +1,166 @@
-"""Which reader reads a source: running text, the rows of a pair, or one language of a multi-way set."""
+"""Corpus formats: one table from file ending to reader functions.
+
+To add a format, write its reader functions here and add one entry to `FORMATS`. Discovery of files, decompression and
+error messages follow from the table. For instance, pairs with a score in a third column (`pairs/en-fr.scored`):
+
+    def _read_scored_tsv(file: TextFile, pair: LanguagePair) -> Iterator[PairRow]:
+        for line in read_lines(file.path):
+            columns = line.split("\\t") if isinstance(line, str) else []
+            if len(columns) == 3 and float(columns[2]) > 0.5:
+                yield columns[0], columns[1]
+            else:
+                yield SkipReason.NOT_TWO_COLUMNS if columns else line
+
+    FORMATS["scored"] = CorpusFormat(read_pairs=_read_scored_tsv)
+
+The key is the last suffix of the file name. A reader yields one item for every row. For a row that cannot be used it
+yields a `SkipReason`, under whose value the row is counted; a new reason goes into `SkipReason` (text_files.py). Add
+the ending to the samples in tests/corpora/test_formats.py and to docs/formats.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any, NoReturn
 
-from crossling.corpora import records, tmx
-from crossling.corpora.files import File, Skip, clean, count_lines, lines
-from crossling.corpora.hub import Reference
-from crossling.corpora.languages import sides
-from crossling.errors import BadInput
+from crossling.core.errors import BadInput
+from crossling.corpora import records
+from crossling.corpora.hub_datasets import DatasetReference
+from crossling.corpora.languages import match_codes
+from crossling.corpora.text_files import SkipReason, TextFile, clean_line, count_lines, read_lines
 
-Source = File | Reference
-Row = tuple[str, str] | Skip
-
-OF_TEXT = ("txt", "jsonl", "parquet", "hf")
-OF_PAIRS = ("tsv", "tmx", "jsonl", "parquet", "hf")
-OF_MULTI = ("txt", "jsonl", "parquet")
-PACKED_INSIDE = ("parquet", "hf")  # and so never with .gz, .xz or .zst
-
-READ = (
-    f"text/LL.{{{','.join(OF_TEXT)}}}, pairs/[NAME.]LL-LL.{{{','.join(OF_PAIRS)}}}, pairs/NAME.LL-LL.LL (both sides) "
-    f"and multi/NAME/LL.{{{','.join(OF_MULTI)}}} are read, all but Parquet also packed with .gz, .xz or .zst"
-)
+Source = TextFile | DatasetReference
+LanguagePair = tuple[str, str]
+Line = str | SkipReason
+PairRow = tuple[str, str] | SkipReason
+# The first argument of a reader is a TextFile, or a DatasetReference for the ending `hf`.
+LineReader = Callable[[Any], Iterator[Line]]
+PairReader = Callable[[Any, LanguagePair], Iterator[PairRow]]
+RecordReader = Callable[[Any, Callable[[str], bool]], Iterator[records.Record | SkipReason]]
 
 
-def text_lines(source: Source) -> Iterator[str | Skip]:
-    """Lines of running text, clean; an empty one ends a document."""
-    if isinstance(source, File) and source.format == "txt":
-        return _clean_lines(source.path)
-    return records.document_lines(_texts(source))
+def unsupported(*_: object) -> NoReturn:
+    """Stand in for the reader of a place where a format is not read."""
+    raise TypeError("this format is not read here")
 
 
-def aligned_lines(source: File) -> Iterator[str | Skip]:
-    """Line n for row n, clean."""
-    if source.format == "txt":
-        return _clean_lines(source.path)
-    return (records.line(text) if isinstance(text, str) else text for text in _texts(source))
+@dataclass(frozen=True)
+class CorpusFormat:
+    """Reader functions of one file ending. Without a reader, files of this format are refused at that place."""
+
+    read_text: LineReader = unsupported  # text/LL.ENDING: clean lines. An empty one ends a document.
+    read_pairs: PairReader = unsupported  # pairs/[NAME.]LL-LL.ENDING: both sides of every row, not yet clean.
+    read_multi: LineReader = unsupported  # multi/NAME/LL.ENDING: line n, clean, belongs to row n.
+    count_rows: Callable[[Path], int] = count_lines  # Number of rows, for `read_multi`.
+    is_compressible: bool = True  # May end in .gz, .xz or .zst.
 
 
-def count_rows(source: File) -> int:
-    """As many as `aligned_lines` gives."""
-    return records.count_parquet(source.path) if source.format == "parquet" else count_lines(source.path)
+# ---- readers -------------------------------------------------------------------------------------------------
 
 
-def pair_rows(sources: tuple[Source, ...], pair: tuple[str, str]) -> Iterator[Row]:
-    """Both sides of every row, not yet clean; two sources are the sides of one text."""
-    match sources:
-        case File(left), File(right):
-            return _moses(left, right)
-        case [File() as file] if file.format == "tsv":
-            return _table(file.path)
-        case [File() as file] if file.format == "tmx":
-            return tmx.rows(file.path, pair)
-        case [source]:
-            column = _column(source, records.TRANSLATION)
-            rows = _records(source, lambda name: name == column or any(sides([name], pair)))
-            return records.pairs(rows, pair, column, str(source))
-    raise ValueError(f"{len(sources)} sources of a pair")
+def _read_txt(file: TextFile) -> Iterator[Line]:
+    for line in read_lines(file.path):
+        yield clean_line(line) if isinstance(line, str) else line
 
 
-def same_length(lengths: dict[Path, int]) -> None:
-    """BadInput when they differ, for then line n is not row n."""
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{file} has {lines}" for file, lines in lengths.items())
-        raise BadInput(f"translations need the same number of lines, but {listed}: align them again")
-
-
-def _clean_lines(file: Path) -> Iterator[str | Skip]:
-    for line in lines(file):
-        yield clean(line) if isinstance(line, str) else line
-
-
-def _texts(source: Source) -> Iterator[str | Skip]:
-    column = _column(source, records.TEXT)
-    return records.texts(_records(source, lambda name: name == column), column, str(source))
-
-
-def _column(source: Source, usual: str) -> str:
-    return (source.column if isinstance(source, Reference) else None) or usual
-
-
-def _records(source: Source, wanted: Callable[[str], bool]) -> Iterator[records.Record | Skip]:
-    if isinstance(source, Reference):
-        return source.records(wanted)
-    if source.format == "parquet":
-        return records.parquet_records(source.path, wanted)
-    return records.json_records(source.path)
-
-
-def _table(file: Path) -> Iterator[Row]:
-    for line in lines(file):
+def _read_tsv(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
+    for line in read_lines(file.path):
         if isinstance(line, str):
             columns = line.split("\t")
-            yield (columns[0], columns[1]) if len(columns) == 2 else Skip.NOT_TWO_COLUMNS
+            yield (columns[0], columns[1]) if len(columns) == 2 else SkipReason.NOT_TWO_COLUMNS
         else:
             yield line
 
 
-def _moses(left: Path, right: Path) -> Iterator[Row]:
-    for source, target in zip_longest(lines(left), lines(right)):
+def _read_moses(left: Path, right: Path) -> Iterator[PairRow]:
+    for source, target in zip_longest(read_lines(left), read_lines(right)):
         if source is None or target is None:
-            same_length({file: count_lines(file) for file in (left, right)})
+            check_equal_lengths({file: count_lines(file) for file in (left, right)})
         elif isinstance(source, str):
             yield (source, target) if isinstance(target, str) else target
         else:
             yield source
+
+
+def _record_format(read_records: RecordReader, **options: Any) -> CorpusFormat:
+    """Return the format of rows with named columns.
+
+    Args:
+        read_records: Function of a source and a predicate of column names that yields rows.
+        **options: Fields of the format.
+    """
+
+    def read_texts(source: Source) -> Iterator[Line]:
+        column = _column(source, records.TEXT)
+        return records.select_texts(read_records(source, lambda name: name == column), column, str(source))
+
+    def read_text(source: Source) -> Iterator[Line]:
+        return records.split_documents(read_texts(source))
+
+    def read_multi(source: Source) -> Iterator[Line]:
+        return (records.clean_text(text) if isinstance(text, str) else text for text in read_texts(source))
+
+    def read_pairs(source: Source, pair: LanguagePair) -> Iterator[PairRow]:
+        column = _column(source, records.TRANSLATION)
+        rows = read_records(source, lambda name: name == column or any(match_codes([name], pair)))
+        return records.select_pairs(rows, pair, column, str(source))
+
+    return CorpusFormat(read_text, read_pairs, read_multi, **options)
+
+
+def _column(source: Source, default: str) -> str:
+    return (source.column if isinstance(source, DatasetReference) else None) or default
+
+
+# ---- table ---------------------------------------------------------------------------------------------------
+
+FORMATS: dict[str, CorpusFormat] = {
+    "txt": CorpusFormat(read_text=_read_txt, read_multi=_read_txt),
+    "tsv": CorpusFormat(read_pairs=_read_tsv),
+    "tmx": CorpusFormat(read_pairs=records.read_units),
+    "jsonl": _record_format(lambda file, _: records.read_jsonl(file.path)),
+    "parquet": _record_format(
+        lambda file, is_wanted: records.read_parquet(file.path, is_wanted),
+        count_rows=records.count_parquet_rows,
+        is_compressible=False,
+    ),
+    "hf": replace(
+        _record_format(lambda reference, is_wanted: reference.records(is_wanted), is_compressible=False),
+        read_multi=unsupported,
+    ),
+}
+
+
+def endings(place: str) -> tuple[str, ...]:
+    """Return the endings that are read at a place: "text", "pairs" or "multi"."""
+    return tuple(ending for ending, form in FORMATS.items() if getattr(form, f"read_{place}") is not unsupported)
+
+
+def describe_layout() -> str:
+    """Return the files that a corpora folder may hold, for error messages."""
+    text, pairs, multi = (f"{{{','.join(endings(place))}}}" for place in ("text", "pairs", "multi"))
+    fixed = " and ".join(f".{ending}" for ending, form in FORMATS.items() if not form.is_compressible)
+    return (
+        f"Expected text/LL.{text}, pairs/[NAME.]LL-LL.{pairs}, pairs/NAME.LL-LL.LL (both sides)"
+        f" or multi/NAME/LL.{multi}; all but {fixed} may be compressed with .gz, .xz or .zst."
+    )
+
+
+def read_pairs(sources: tuple[Source, ...], pair: LanguagePair) -> Iterator[PairRow]:
+    """Yield both sides of every row, not yet clean. Two sources are the two sides of one corpus."""
+    match sources:
+        case TextFile(left), TextFile(right):
+            return _read_moses(left, right)
+        case [source]:
+            return FORMATS[source.format].read_pairs(source, pair)
+    raise ValueError(f"unexpected sources of a pair: {sources}")
+
+
+def check_equal_lengths(lengths: dict[Path, int]) -> None:
+    """Raise BadInput if the numbers of lines differ: line n would not be row n."""
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{file} has {lines}" for file, lines in lengths.items())
+        raise BadInput(f"translations need the same number of lines, but {counts}. Align the files again.")

@@ -1,77 +1,90 @@
-"""Rows with named columns, from JSON lines and Parquet: the text in them, and the two sides of a translation."""
+"""Rows with named columns from JSON Lines and Parquet, and translation units of TMX."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+from xml.parsers import expat
 
-from crossling.corpora.files import Skip, clean, lines, too_long
-from crossling.corpora.languages import sides
-from crossling.errors import BadInput
+from crossling.core.errors import BadInput
+from crossling.corpora.languages import MAX_CODE_LENGTH, match_codes
+from crossling.corpora.text_files import (
+    BLOCK_BYTES,
+    MAX_LINE_BYTES,
+    SkipReason,
+    TextFile,
+    clean_line,
+    is_too_long,
+    open_decompressed,
+    read_lines,
+)
 
 Record = Mapping[str, Any]
 
-LONGEST_ROW = 1 << 24  # bytes of a row of JSON, which may hold a book; each line of it may be as long as any line
-ROWS_AT_ONCE = 256
+MAX_ROW_BYTES = 1 << 24  # of a JSON row, which may hold a book. Each line in it has the limit of file lines.
+BATCH_ROWS = 256
 
+# Default columns
 TEXT = "text"
 TRANSLATION = "translation"
 
 
-# ---- rows of a file -----------------------------------------------------------------------------------------
+# ---- files -------------------------------------------------------------------------------------------------
 
 
-def json_records(file: Path) -> Iterator[Record | Skip]:
-    """A row for every line, whatever is on it."""
-    for row in lines(file, LONGEST_ROW):
-        if isinstance(row, Skip):
+def read_jsonl(file: Path) -> Iterator[Record | SkipReason]:
+    """Yield a row, or a reason to skip it, for every line."""
+    for row in read_lines(file, MAX_ROW_BYTES):
+        if isinstance(row, SkipReason):
             yield row
             continue
         try:
             record = json.loads(row)
         except (ValueError, RecursionError):
             record = None
-        yield record if isinstance(record, dict) else Skip.NOT_JSON
+        yield record if isinstance(record, dict) else SkipReason.NOT_JSON
 
 
-def parquet_records(file: Path, wanted: Callable[[str], bool]) -> Iterator[Record | Skip]:
-    """Rows with the wanted columns; where there are none such, one with the names there are."""
+def read_parquet(file: Path, is_wanted: Callable[[str], bool]) -> Iterator[Record | SkipReason]:
+    """Yield rows with the wanted columns. If there are none, yield one row with all column names."""
     pyarrow = _pyarrow(file)
     try:
-        # A row group may be larger than memory: read its columns in pieces.
+        # A row group may be larger than memory: read it in batches.
         with pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as table:
             names = table.schema_arrow.names
-            columns = list(filter(wanted, names))
+            columns = list(filter(is_wanted, names))
             if not columns:
                 yield dict.fromkeys(names)
                 return
-            for batch in table.iter_batches(ROWS_AT_ONCE, columns=columns, use_threads=False):
-                yield from _batch(batch)
-    except (pyarrow.ArrowException, OSError, ValueError, ArithmeticError) as error:  # the last two: odd dates
-        raise _no_parquet(file, error) from None
+            for batch in table.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+                yield from _batch_rows(batch)
+    except (pyarrow.ArrowException, OSError, ValueError, ArithmeticError) as error:  # the last two: invalid dates
+        raise _unreadable(file, error) from None
 
 
-def count_parquet(file: Path) -> int:
-    """The number of rows."""
+def count_parquet_rows(file: Path) -> int:
+    """Return the number of rows."""
     pyarrow = _pyarrow(file)
     try:
         return int(pyarrow.parquet.read_metadata(file).num_rows)
     except (pyarrow.ArrowException, OSError) as error:
-        raise _no_parquet(file, error) from None
+        raise _unreadable(file, error) from None
 
 
-def _batch(batch: Any) -> Iterator[Record | Skip]:
+def _batch_rows(batch: Any) -> Iterator[Record | SkipReason]:
     try:
         yield from batch.to_pylist()
-    except UnicodeDecodeError:  # which of the rows it was is not said
+    except UnicodeDecodeError:  # the error does not name the row
         for row in range(batch.num_rows):
             try:
                 [record] = batch.slice(row, 1).to_pylist()
             except UnicodeDecodeError:
-                record = Skip.MALFORMED
+                record = SkipReason.MALFORMED
             yield record
 
 
@@ -79,99 +92,210 @@ def _pyarrow(file: Path) -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise BadInput(f"{file} needs the package pyarrow: pip install crossling[data]") from None
+        raise BadInput(f"{file}: needs the package pyarrow. Install it with `pip install crossling[data]`.") from None
     return pyarrow
 
 
-def _no_parquet(file: Path, error: Exception) -> BadInput:
-    return BadInput(f"{file} cannot be read as Parquet ({' '.join(str(error).split())}): fetch or write it again")
+def _unreadable(file: Path, error: Exception) -> BadInput:
+    return BadInput(f"{file}: not readable as Parquet ({' '.join(str(error).split())}). Download or write it again.")
 
 
-# ---- text of rows -------------------------------------------------------------------------------------------
+# ---- rows ---------------------------------------------------------------------------------------------------
 
 
-def texts(records: Iterator[Record | Skip], column: str, where: str) -> Iterator[str | Skip]:
-    """One for every row."""
-    known = False
+def select_texts(records: Iterator[Record | SkipReason], column: str, where: str) -> Iterator[str | SkipReason]:
+    """Yield the text of one column for every row."""
+    is_checked = False
     for record in records:
-        if isinstance(record, Skip):
+        if isinstance(record, SkipReason):
             yield record
             continue
-        if not known and column not in record:
-            raise _no_column(where, repr(column), record)
-        known = True
+        if not is_checked and column not in record:
+            raise _missing_column(where, repr(column), record)
+        is_checked = True
         yield _text(record.get(column))
 
 
-def document_lines(rows: Iterator[str | Skip]) -> Iterator[str | Skip]:
-    """Lines of running text, clean; an empty one ends a document.
+def split_documents(rows: Iterator[str | SkipReason]) -> Iterator[str | SkipReason]:
+    """Yield clean lines of running text. An empty line ends a document.
 
-    A row is a document and its line feeds part the sentences; but a row that is one line with its line feed is a line
-    of a running text (as CC-100 lies on the Hub), and an empty row ends its document.
+    A row is a document with one sentence per line. A row that is one line with its line feed is a line of running text
+    instead (as in CC-100 on the hub), and an empty row ends its document.
     """
     for row in rows:
-        if isinstance(row, Skip):
+        if isinstance(row, SkipReason):
             yield row
             continue
-        first, feed, rest = row.partition("\n")
-        runs_on = bool(feed) or not first
-        if runs_on and not rest:
-            yield line(first)
+        first, line_feed, rest = row.partition("\n")
+        is_running = bool(line_feed) or not first
+        if is_running and not rest:
+            yield clean_text(first)
             continue
         yield ""
-        yield from filter(None, map(line, row.split("\n")))
+        yield from filter(None, map(clean_text, row.split("\n")))
         yield ""
 
 
-def pairs(
-    records: Iterator[Record | Skip], pair: tuple[str, str], column: str, where: str
-) -> Iterator[tuple[str, str] | Skip]:
-    """One for every row, from {column: {"en": ..., "fr": ...}} or from columns named by the two languages."""
-    known = False
+def select_pairs(
+    records: Iterator[Record | SkipReason], pair: tuple[str, str], column: str, where: str
+) -> Iterator[tuple[str, str] | SkipReason]:
+    """Yield both sides of every row: {column: {"en": ..., "fr": ...}}, or columns named by the two languages."""
+    is_checked = False
     keys: tuple[str, ...] = ()
     left = right = None
     for record in records:
-        if isinstance(record, Skip):
+        if isinstance(record, SkipReason):
             yield record
             continue
-        held = record.get(column, record)
-        if not isinstance(held, Mapping):
-            yield Skip.MISSING_SIDE
+        texts = record.get(column, record)
+        if not isinstance(texts, Mapping):
+            yield SkipReason.MISSING_SIDE
             continue
-        if tuple(held) != keys:  # hardly ever after the first row
-            keys = tuple(held)
-            left, right = sides(keys, pair)
-        if not known and held is record and not (left and right):
-            raise _no_column(where, f"{column!r}, or {pair[0]!r} and {pair[1]!r}", record)
-        known = True
-        yield _pair(held.get(left or ""), held.get(right or ""))
+        if tuple(texts) != keys:  # rarely after the first row
+            keys = tuple(texts)
+            left, right = match_codes(keys, pair)
+        if not is_checked and texts is record and not (left and right):
+            raise _missing_column(where, f"{column!r}, or {pair[0]!r} and {pair[1]!r}", record)
+        is_checked = True
+        yield _pair(texts.get(left or ""), texts.get(right or ""))
 
 
-def _pair(source: Any, target: Any) -> tuple[str, str] | Skip:
+def _pair(source: Any, target: Any) -> tuple[str, str] | SkipReason:
     if source is None or target is None:
-        return Skip.MISSING_SIDE
+        return SkipReason.MISSING_SIDE
     source, target = _text(source), _text(target)
     for side in (source, target):
-        if isinstance(side, Skip):
+        if isinstance(side, SkipReason):
             return side
-    return Skip.TOO_LONG if too_long(source) or too_long(target) else (source, target)
+    return SkipReason.TOO_LONG if is_too_long(source) or is_too_long(target) else (source, target)
 
 
-# JSON can write half of a surrogate pair, which is no character and cannot be written as UTF-8.
+# JSON can contain half of a surrogate pair, which cannot be written as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _text(value: Any) -> str | Skip:
+def _text(value: Any) -> str | SkipReason:
     if not isinstance(value, str):
-        return Skip.NO_TEXT
-    return Skip.MALFORMED if _SURROGATE.search(value) else value
+        return SkipReason.NO_TEXT
+    return SkipReason.MALFORMED if _SURROGATE.search(value) else value
 
 
-def line(text: str) -> str | Skip:
-    """A text as one line, clean."""
-    return Skip.TOO_LONG if too_long(text) else clean(text)
+def clean_text(text: str) -> str | SkipReason:
+    """Clean a text as one line."""
+    return SkipReason.TOO_LONG if is_too_long(text) else clean_line(text)
 
 
-def _no_column(where: str, expected: str, record: Record) -> BadInput:
-    there = ", ".join(map(repr, list(record)[:24])) or "none"
-    return BadInput(f"{where} has no column {expected}: the columns there are {there}")
+def _missing_column(where: str, expected: str, record: Record) -> BadInput:
+    columns = ", ".join(map(repr, list(record)[:24])) or "none"
+    return BadInput(f"{where}: no column {expected}. The columns are {columns}.")
+
+
+# ---- TMX: the text of two languages in each unit, parsed as a stream ----
+
+
+# Tags that contain markup of the original program (`<bpt>&lt;b&gt;</bpt>`). `hi` and `sub` contain text.
+MARKUP_TAGS = {"bpt", "ept", "it", "ph", "ut"}
+MAX_TAG_BYTES = 1 << 22  # the parser keeps a tag, a comment or a declaration in memory
+MAX_DEPTH = 256  # of nested tags, all of which the parser keeps in memory
+
+_match_codes = lru_cache(maxsize=1024)(match_codes)  # few codes, many units
+
+
+def read_units(file: TextFile, pair: tuple[str, str]) -> Iterator[tuple[str, str] | SkipReason]:
+    """Yield both sides of every translation unit."""
+    units = _UnitParser(file.path, pair)
+    read = 0
+    with open_decompressed(file.path) as handle:
+        while block := handle.read(BLOCK_BYTES):
+            units.parse(block)
+            yield from units.take()
+            read += len(block)
+            if read - units.parser.CurrentByteIndex > MAX_TAG_BYTES:
+                units.refuse(f"a single tag, comment or declaration of more than {MAX_TAG_BYTES >> 20} MiB starts here")
+        units.parse(b"", final=True)
+        yield from units.take()
+
+
+class _UnitParser:
+    """Handlers of the XML parser, and the units it has finished."""
+
+    def __init__(self, file: Path, pair: tuple[str, str]) -> None:
+        self.file, self.pair = file, pair
+        self.done: list[tuple[str, str] | SkipReason] = []
+        self.unit: dict[str, str | SkipReason] = {}  # Text by language code, as written.
+        self.language = ""  # Of the current variant, if it is one of the pair.
+        self.segment: list[str] = []  # Parts of the current segment.
+        self.length = 0  # Of these parts, in characters.
+        self.is_text: list[bool] = []  # For every open tag: True if its content is text.
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.EntityDeclHandler = self._entity
+        self.parser.SkippedEntityHandler = self._skipped_entity
+
+    def parse(self, block: bytes, final: bool = False) -> None:
+        try:
+            self.parser.Parse(block, final)
+        except BadInput:
+            raise
+        except expat.ExpatError as error:
+            self.refuse(expat.ErrorString(error.code), error.lineno)
+        except (LookupError, ValueError) as error:  # unknown encoding
+            self.refuse(str(error))
+
+    def take(self) -> list[tuple[str, str] | SkipReason]:
+        done, self.done = self.done, []
+        return done
+
+    def refuse(self, reason: str, line: int | None = None) -> NoReturn:
+        line = line or self.parser.CurrentLineNumber
+        raise BadInput(f"{self.file}, line {line}: not readable as TMX ({reason}). Fix it or export it again.")
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self.is_text.append(tag not in MARKUP_TAGS and (tag in ("seg", "sub") or self.is_text[-1:] == [True]))
+        if len(self.is_text) > MAX_DEPTH:
+            self.refuse(f"tags are nested more than {MAX_DEPTH} deep")
+        if tag == "tu":
+            self.unit = {}
+        elif tag == "tuv":
+            code = (attributes.get("xml:lang") or attributes.get("lang") or "")[: MAX_CODE_LENGTH + 1]
+            self.language = code if any(_match_codes((code,), self.pair)) else ""
+        elif tag == "seg" and self.language:
+            self.segment, self.length = [], 0
+            self.parser.CharacterDataHandler = self._text
+
+    def _end(self, tag: str) -> None:
+        self.is_text.pop()
+        if tag == "tu":
+            left, right = _match_codes(tuple(self.unit), self.pair)
+            self.done.append(_row(self.unit.get(left or ""), self.unit.get(right or "")))
+        elif tag == "tuv":
+            self.language = ""
+        elif tag == "seg":
+            self.parser.CharacterDataHandler = None
+            if self.language:
+                text = "".join(self.segment)
+                self.unit.setdefault(self.language, SkipReason.TOO_LONG if is_too_long(text) else text)
+
+    def _text(self, text: str) -> None:
+        if self.is_text[-1] and self.length <= MAX_LINE_BYTES:
+            self.segment.append(text)
+            self.length += len(text)
+
+    def _entity(self, name: str, *_: object) -> NoReturn:
+        # A few nested entities can expand to more text than fits in memory.
+        self.refuse(f"it declares the entity {name!r}")
+
+    def _skipped_entity(self, name: str, in_declaration: bool) -> None:
+        """Resolve an HTML entity. The document type that would declare it is not downloaded."""
+        if not in_declaration and self.parser.CharacterDataHandler:
+            self._text(unescape(f"&{name};"))
+
+
+def _row(left: str | SkipReason | None, right: str | SkipReason | None) -> tuple[str, str] | SkipReason:
+    if left is None or right is None:
+        return SkipReason.MISSING_SIDE
+    if isinstance(left, SkipReason):
+        return left
+    return right if isinstance(right, SkipReason) else (left, right)

@@ -1,67 +1,67 @@
-"""From shards to the batches of a step: draw, corrupt (as the task says), pack.
+"""From shards to the batches of a step: sample examples, corrupt them as the objective defines, pack them into rows.
 
-Every random draw is a function of (seed, stream, step, position in the global batch), so nothing depends on how a
-batch is split over ranks, micro-batches or workers, and the state of the data is one number: the step. Every example
-of a corpus is seen before any is repeated.
+Every random number is a function of (seed, stream, step, position in the global batch). So no result depends on how a
+batch is split over ranks, micro-batches or workers, and the data need no state but the step. Every example of a corpus
+is read once before any is repeated.
 
-A step is cut into parts before anything is read. A part is one micro-batch: the parts of a process follow each other,
-those of several processes stand side by side, and what is in a part knows nothing of either.
+A step is divided into micro-batches before anything is read. Rank r of W processes computes the micro-batches r, r + W,
+r + 2W, ... The content of a micro-batch depends neither on the rank nor on the others.
 """
 # G groups (a language of text, or one corpus in one language pair), N examples of a step, U units of E examples
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Literal, Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from crossling.data.blocks import blocks
-from crossling.data.draws import Draws
-from crossling.data.noise import LONGEST, MOST_EXAMPLES, Noise
-from crossling.data.packing import Batch, Sequences, fit, pack
-from crossling.data.rates import group_name, rates
-from crossling.data.shards import Bitext, Sentences, Shards
-from crossling.errors import BadInput
+from crossling.core.errors import BadInput
+from crossling.data.example_groups import make_groups
+from crossling.data.example_sampler import ExampleSampler
+from crossling.data.keyed_random import MAX_EXAMPLES, MAX_LENGTH, KeyedRandom
+from crossling.data.packing import Batch, Sequences, best_fit_rows, pack
+from crossling.data.shards import Shards
 from crossling.sampling import Sampling
-from crossling.vocabulary.vocabulary import BOS, EOS
+from crossling.vocabulary.vocabulary import BOS
 
-MULTIPLE = 8  # rows are multiples of this: what the GPU's attention kernels are built for
-LOOKED_AT = 1000  # rows of a bitext whose length stands for all of it
-DRAW, CORRUPT, DROPOUT = 0, 1, 2  # what a random stream is for; part of its key
+LENGTH_MULTIPLE = 8  # the attention kernels of a GPU need row lengths that are multiples of it
+SAMPLE, CORRUPT, DROPOUT = 0, 1, 2  # the use of a random stream; part of its key
+
+Stream = Literal["text", "pairs"]
 
 
 @dataclass(frozen=True)
-class Examples:
-    """What a sampler hands out: blocks of text, or translation pairs. No leading <s>; every sentence ends in </s>."""
+class TokenizedExamples:
+    """Blocks of text or translation pairs, as token ids without the leading <s>. Every sentence ends in </s>."""
 
     ids: Sequence[np.ndarray]
-    others: Sequence[np.ndarray] = ()  # the translations, for pairs
-    row_N: np.ndarray | None = None  # equal for all translations of one row of a multi-way set; unique otherwise
+    translation_ids: Sequence[np.ndarray] = ()  # empty for text
+    row_N: np.ndarray | None = None  # equal for all translations of one row of a multi-way corpus; unique otherwise
 
-    def alone(self) -> Sequences:
-        """<s> ids"""
-        return opened(self.ids)
+    def sequences(self) -> Sequences:
+        """Return <s> ids."""
+        return prepend_bos(self.ids)
 
-    def translations(self) -> Sequences:
-        """<s> others"""
-        return opened(self.others)
+    def translation_sequences(self) -> Sequences:
+        """Return <s> translation_ids."""
+        return prepend_bos(self.translation_ids)
 
-    def joined(self) -> Sequences:
-        """<s> source </s> target </s>"""
-        return opened(self.ids, self.others)
+    def joined_sequences(self) -> Sequences:
+        """Return <s> source </s> target </s>."""
+        return prepend_bos(self.ids, self.translation_ids)
 
 
-def opened(*parts: Sequence[np.ndarray]) -> Sequences:
-    """<s> and the parts of each sequence, in turn."""
-    columns = [[_BOS] * len(parts[0]), *parts]
-    flat = np.concatenate([part for sequence in zip(*columns, strict=True) for part in sequence]).astype(np.int64)
+def prepend_bos(*segments: Sequence[np.ndarray]) -> Sequences:
+    """Return sequences of <s> followed by the segments of each example."""
+    columns = [[_BOS] * len(segments[0]), *segments]
+    flat = np.concatenate([segment for example in zip(*columns, strict=True) for segment in example]).astype(np.int64)
     lengths_N = sum(np.fromiter(map(len, column), dtype=np.int64, count=len(column)) for column in columns)
     return Sequences(np.asarray(lengths_N), {"ids": flat})
 
@@ -70,285 +70,272 @@ _BOS = np.asarray([BOS], dtype=np.uint16)
 
 
 @dataclass(frozen=True)
-class Corrupted:
-    """What an objective makes of examples: sequences by the name of the input, and what belongs to each example."""
+class CorruptedExamples:
+    """Model inputs that an objective makes of examples."""
 
-    inputs: dict[str, Sequences]
-    each: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
-    paired: bool = False  # row k of every input is to hold the same examples
+    inputs: dict[str, Sequences]  # by the name of the input
+    per_example: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
+    has_paired_rows: bool = False  # row k of every input must contain the same examples
 
     @property
     def tokens(self) -> int:
+        """Number of tokens in all inputs."""
         return sum(int(sequences.lengths_N.sum()) for sequences in self.inputs.values())
 
 
-class Task(Protocol):
-    """What an objective tells about the data it wants."""
+class DataObjective(ABC):
+    """The data half of the contract of an objective: which examples it reads, and how it corrupts them.
+
+    `crossling.objectives.objective.PretrainingObjective` adds the other half: modules, loss and cost.
+    """
+
+    stream: ClassVar[Stream]
+    length: int  # maximum number of tokens of a sequence
 
     @property
-    def stream(self) -> Literal["text", "pairs"]: ...
+    def example_order(self) -> str:
+        """Name of the sampling order. Objectives of one order read the same examples at the same steps.
+
+        All objectives of one stream have one order, so recipes are compared on the same data if they read as many
+        examples. The names are those of XLM-E's objectives.
+        """
+        return {"text": "mrtd", "pairs": "trtd"}[self.stream]
+
     @property
-    def order(self) -> str: ...  # in which examples come: tasks of one order read the same ones at the same steps
-    @property
-    def length(self) -> int: ...  # tokens of a sequence at most
-    @property
-    def whole(self) -> bool: ...  # a step is one part in each process: its examples are told from each other
-    def examples(self, expected_length: float) -> int: ...  # of one step, over all processes
-    def units(self, group_N: np.ndarray, noise: Noise) -> np.ndarray: ...  # [U, E]: which examples stay together
-    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted: ...
-    def counts(self, batch: Batch) -> dict[str, int]: ...
+    def has_in_batch_negatives(self) -> bool:
+        """True if the examples of a step are each other's negatives. Then each process has one micro-batch a step."""
+        return False
+
+    def example_units(self, group_N: np.ndarray, noise: KeyedRandom) -> np.ndarray:  # noqa: ARG002
+        """Return which examples of a step stay together, [U, E]. By default each example is a unit of its own."""
+        return np.arange(len(group_N))[:, None]
+
+    @abstractmethod
+    def examples_per_step(self, mean_length: float) -> int:
+        """Return the number of sequences or pairs of a step, over all processes."""
+
+    @abstractmethod
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+        """Return the model inputs. Runs on the host, so all counts are known before the forward pass.
+
+        Args:
+            examples: Blocks of text or translation pairs.
+            noise: The only source of randomness.
+            mask: Token id of <mask>.
+        """
+
+    @abstractmethod
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """Return the denominator of each sum of `loss`, to be summed over all processes and micro-batches."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """One step of one process: micro-batches by task, and what each loss term is to be divided by, once summed over
-    all processes."""
+class StepWork:
+    """The micro-batches of one step in one process."""
 
-    micro: list[tuple[str, Batch]]
-    counts: dict[str, int]
-    tokens: int  # real ones, padding not counted
-    seeds: list[int] = field(default_factory=list)  # of the dropout of each micro-batch: the same in any process
+    micro_batches: list[tuple[str, Batch]]  # with the name of the objective
+    counts: dict[str, int]  # denominator of each loss term, to be summed over all processes
+    tokens: int  # without padding
+    seeds: list[int] = field(default_factory=list)  # dropout seed of each micro-batch, the same in any process
 
-    def pin_memory(self) -> Work:
-        """As the loader asks for it: what is pinned is copied to the device while that computes."""
-        micro = [(name, {key: values.pin_memory() for key, values in batch.items()}) for name, batch in self.micro]
-        return replace(self, micro=micro)
+    def pin_memory(self) -> StepWork:
+        """Return a copy in pinned memory. DataLoader calls this, so that copies to the GPU overlap with computation."""
+        pinned = [
+            (name, {key: values.pin_memory() for key, values in batch.items()}) for name, batch in self.micro_batches
+        ]
+        return replace(self, micro_batches=pinned)
 
 
-class Batches(Dataset[Work]):
-    """batches[step] is the work of that step in one of `processes`."""
+class StepDataset(Dataset[StepWork]):
+    """Base class of the data of a training run: dataset[step] is the work of that step in this process.
+
+    The work must depend on the step alone, so a resumed run reads the same data.
+    """
+
+    def __getitem__(self, step: int) -> StepWork:
+        raise NotImplementedError
+
+    def objective_batches(self, name: str, step: int) -> Iterator[Batch]:
+        """Yield the micro-batches of one objective."""
+        return (batch for objective, batch in self[step].micro_batches if objective == name)
+
+
+class Batches(StepDataset):
+    """Batches of a recipe: batches[step] is the work of that step in one process."""
 
     def __init__(
         self,
         shards: Shards,
-        tasks: Mapping[str, Task],
+        objectives: Mapping[str, DataObjective],
         sampling: Sampling,
+        *,
         seed: int,
         micro_tokens: int,
-        alternate: bool = False,  # text on even steps, pairs on odd ones
+        alternate: bool = False,
         rank: int = 0,
-        processes: int = 1,
+        world_size: int = 1,
     ) -> None:
-        self.tasks, self.micro_tokens, self.mask = tasks, micro_tokens, shards.vocabulary_size - 1
-        self.rank, self.processes = rank, processes
-        # With one stream alone there is nothing to alternate with.
-        self.alternate = alternate and len({task.stream for task in tasks.values()}) == 2
-        self.keys = _keys(tasks, seed)
-        self.groups = {name: _groups(shards, task, sampling) for name, task in tasks.items()}
-        self.draws: dict[str, Draws] = {}
-        self.lengths: dict[str, float] = {}  # tokens of an example of each task, on average
-        self.parts: dict[str, int] = {}  # of a step, over all processes
-        for name in tasks:
+        """Plan the sampling of each objective.
+
+        Args:
+            shards: Tokenized corpora.
+            objectives: Objectives by name. The name is part of the random key.
+            sampling: Sampling probabilities of languages and language pairs.
+            seed: Seed of all random numbers.
+            micro_tokens: Tokens of a micro-batch.
+            alternate: Read text on even steps and pairs on odd ones.
+            rank: Rank of this process.
+            world_size: Processes that compute a step together.
+
+        Raises:
+            BadInput: If the shards have no data for an objective, or a step is too large or too small.
+        """
+        self.objectives, self.micro_tokens, self.mask = objectives, micro_tokens, shards.vocabulary_size - 1
+        self.rank, self.world_size = rank, world_size
+        # Alternation needs both streams.
+        self.alternate = alternate and len({objective.stream for objective in objectives.values()}) == 2
+        self.groups = {
+            name: make_groups(shards, objective.stream, objective.length, sampling)
+            for name, objective in objectives.items()
+        }
+        self._plan_all(seed)
+
+    def _plan_all(self, seed: int) -> None:
+        # Keyed by name and not by index: turning off one objective leaves the data of the others unchanged.
+        self.keys = {name: [seed, int.from_bytes(name.encode())] for name in self.objectives}
+        self.samplers: dict[str, ExampleSampler] = {}
+        self.mean_lengths: dict[str, float] = {}  # tokens of an example
+        self.micro_batch_counts: dict[str, int] = {}  # of a step, over all processes
+        for name in self.objectives:
             self._plan(name)
 
     def _plan(self, name: str) -> None:
-        groups, task = self.groups[name], self.tasks[name]
-        rate_G, length_G = (np.array([getattr(group, what) for group in groups]) for what in ("rate", "mean_length"))
-        if task.stream == "text":
-            rate_G = rate_G / (length_G - 1)  # rates of text are of tokens, and a draw takes a block of them
-        rate_G = rate_G / rate_G.sum()
-        length = float(rate_G @ length_G)
-        number = task.examples(length)
-        if number > MOST_EXAMPLES or task.length > LONGEST:
+        """Set up the sampler of an objective."""
+        groups, objective = self.groups[name], self.objectives[name]
+        probability_G = np.array([group.probability for group in groups])
+        length_G = np.array([group.mean_length for group in groups])
+        if objective.stream == "text":
+            probability_G = probability_G / (length_G - 1)  # of tokens; one sample is a block of them
+        probability_G = probability_G / probability_G.sum()
+        mean_length = float(probability_G @ length_G)
+        number = objective.examples_per_step(mean_length)
+        if number > MAX_EXAMPLES or objective.length > MAX_LENGTH:
             raise BadInput(
-                f"{name} asks for {number:,} sequences of up to {task.length:,} tokens a step; at most"
-                f" {MOST_EXAMPLES:,} of {LONGEST:,} can be drawn: set {name}.tokens or {name}.length lower"
+                f"{name}: {number:,} sequences of up to {objective.length:,} tokens a step. At most {MAX_EXAMPLES:,} of"
+                f" {MAX_LENGTH:,} are possible. Lower {name}.tokens or {name}.length."
             )
         seed, _ = self.keys[name]
-        key = [seed, int.from_bytes(task.order.encode()), DRAW]
-        sizes = [len(group) for group in groups]
-        self.draws[name] = Draws(rate_G.tolist(), sizes, number, key, sum(task.order.encode()))
-        self._part(name, length)
+        self.samplers[name] = ExampleSampler(
+            probability_G.tolist(),
+            [len(group) for group in groups],
+            examples_per_step=number,
+            key=[seed, int.from_bytes(objective.example_order.encode()), SAMPLE],
+            stream=sum(objective.example_order.encode()),
+        )
+        self._set_mean_length(name, mean_length)
 
-    def _part(self, name: str, length: float) -> None:
-        """Into how many parts a step is cut, by the mean length of its examples."""
-        task, number = self.tasks[name], self.draws[name].number
-        units = len(task.units(np.zeros(number, dtype=np.int64), self._noise(name, 0)))
-        if units < self.processes:
+    def _set_mean_length(self, name: str, mean_length: float) -> None:
+        """Derive from it the number of micro-batches of a step."""
+        objective, number = self.objectives[name], self.samplers[name].examples_per_step
+        units = len(objective.example_units(np.zeros(number, dtype=np.int64), self._noise(name, 0)))
+        if units < self.world_size:
             raise BadInput(
-                f"{name} has {units} examples a step, fewer than the {self.processes} processes that are to share them;"
-                " give it a larger batch, or start fewer processes"
+                f"{name}: {units} examples a step for {self.world_size} processes. Increase the batch size, or start"
+                " fewer processes."
             )
-        self.lengths[name] = length
-        self.parts[name] = parts(number * length, self.micro_tokens, units, self.processes, task.whole)
+        self.mean_lengths[name] = mean_length
+        self.micro_batch_counts[name] = count_micro_batches(
+            number * mean_length,
+            self.micro_tokens,
+            units,
+            self.world_size,
+            one_per_process=objective.has_in_batch_negatives,
+        )
 
-    def resample(self, rates: Mapping[str, float], step: int) -> None:
-        """From a step on bitext is drawn at other rates, by the name of each group; as many pairs a step as before."""
-        for name, task in self.tasks.items():
-            if task.stream == "pairs":
-                rate_G = np.array([rates[group.name] for group in self.groups[name]])
+    def resample(self, probabilities: Mapping[str, float], step: int) -> None:
+        """Sample bitext with new probabilities, by group name, from a step on. The number of pairs stays the same."""
+        for name, objective in self.objectives.items():
+            if objective.stream == "pairs":
+                probability_G = np.array([probabilities[group.name] for group in self.groups[name]])
                 length_G = np.array([group.mean_length for group in self.groups[name]])
-                turn = step // 2 if self.alternate else step  # its first one from there on
-                self.draws[name] = self.draws[name].changed(rate_G.tolist(), turn)
-                self._part(name, float(rate_G @ length_G / rate_G.sum()))
+                turn = step // 2 if self.alternate else step
+                self.samplers[name] = self.samplers[name].reweight(probability_G.tolist(), turn)
+                self._set_mean_length(name, float(probability_G @ length_G / probability_G.sum()))
 
-    def alone(self, number: int, tasks: Mapping[str, Task], seed: int) -> Batches:
-        """Nothing but the examples of one group, for other tasks of the same names, in as many processes."""
-        one = copy(self)
-        one.tasks, one.alternate = tasks, False
-        one.keys, one.groups = _keys(tasks, seed), {name: [self.groups[name][number]] for name in tasks}
-        one.draws, one.lengths, one.parts = {}, {}, {}
-        for name in tasks:
-            one._plan(name)
-        return one
+    def single_group(self, index: int, objectives: Mapping[str, DataObjective], seed: int) -> Batches:
+        """Return batches of one group alone, for other objectives of the same names."""
+        batches = copy(self)
+        batches.objectives, batches.alternate = objectives, False
+        batches.groups = {name: [self.groups[name][index]] for name in objectives}
+        batches._plan_all(seed)
+        return batches
 
-    def __getitem__(self, step: int) -> Work:
-        work = Work([], {}, 0)
+    def __getitem__(self, step: int) -> StepWork:
+        work = StepWork([], {}, 0)
         tokens = 0
-        for name, task in self.tasks.items():
+        for name, objective in self.objectives.items():
             turn = step
             if self.alternate:
-                if (task.stream == "pairs") != (step % 2 == 1):
+                if (objective.stream == "pairs") != (step % 2 == 1):
                     continue
-                turn = step // 2  # so that a stream leaves out nothing
-            for part, corrupted in self._corrupted(name, turn):
-                batch = _packed(corrupted, task.length)
-                work.micro.append((name, batch))
-                work.seeds.append(self._seed(name, turn, part))
+                turn = step // 2  # so that a stream skips no example
+            for index, corrupted in self._corrupted(name, turn):
+                batch = _pack(corrupted, objective.length)
+                work.micro_batches.append((name, batch))
+                work.seeds.append(self._dropout_seed(name, turn, index))
                 tokens += corrupted.tokens
-                for term, count in task.counts(batch).items():
+                for term, count in objective.counts(batch).items():
                     work.counts[term] = work.counts.get(term, 0) + count
         return replace(work, tokens=tokens)
 
-    def of(self, name: str, step: int) -> Iterator[Batch]:
-        """The micro-batches of one task."""
-        return (_packed(corrupted, self.tasks[name].length) for _, corrupted in self._corrupted(name, step))
+    def objective_batches(self, name: str, step: int) -> Iterator[Batch]:
+        return (_pack(corrupted, self.objectives[name].length) for _, corrupted in self._corrupted(name, step))
 
-    def _corrupted(self, name: str, step: int) -> Iterator[tuple[int, Corrupted]]:
-        """The parts of this process, each with its number. Nothing of the others is read."""
-        task, noise = self.tasks[name], self._noise(name, step)
-        group_N, index_N = self.draws[name][step]
-        units = np.array_split(task.units(group_N, noise), self.parts[name])
-        for part in range(self.rank, len(units), self.processes):
-            chosen = units[part].ravel()
-            of_chosen = noise.of(chosen)
-            yield (
-                part,
-                task.corrupt(self._read(name, group_N[chosen], index_N[chosen], of_chosen), of_chosen, self.mask),
-            )
+    def _corrupted(self, name: str, step: int) -> Iterator[tuple[int, CorruptedExamples]]:
+        """Yield the index and the examples of each micro-batch of this process. Reads nothing of the others."""
+        objective, noise = self.objectives[name], self._noise(name, step)
+        group_N, index_N = self.samplers[name][step]
+        micro_batches = np.array_split(objective.example_units(group_N, noise), self.micro_batch_counts[name])
+        for index in range(self.rank, len(micro_batches), self.world_size):
+            selected = micro_batches[index].ravel()
+            own_noise = noise.select(selected)
+            examples = self._read(name, group_N[selected], index_N[selected], own_noise)
+            yield index, objective.corrupt(examples, own_noise, self.mask)
 
-    def _read(self, name: str, group_N: np.ndarray, index_N: np.ndarray, noise: Noise) -> Examples:
+    def _read(self, name: str, group_N: np.ndarray, index_N: np.ndarray, noise: KeyedRandom) -> TokenizedExamples:
         groups = self.groups[name]
-        drawn = [groups[group].example(index) for group, index in zip(group_N.tolist(), index_N.tolist(), strict=True)]
-        if self.tasks[name].stream == "text":
-            return Examples([ids for ids, _, _ in drawn])
-        # Either order, so that no language always comes first.
-        turned = [(b, a) if turn else (a, b) for (a, b, _), turn in zip(drawn, noise.each("order") < 0.5, strict=True)]
-        rows = np.asarray([row for _, _, row in drawn])
-        return Examples([a for a, _ in turned], [b for _, b in turned], rows)
+        read = [groups[group].example(index) for group, index in zip(group_N.tolist(), index_N.tolist(), strict=True)]
+        if self.objectives[name].stream == "text":
+            return TokenizedExamples([ids for ids, _, _ in read])
+        # In random order, so that no language is always first.
+        swapped_N = noise.per_example("order") < 0.5
+        pairs = [(b, a) if swapped else (a, b) for (a, b, _), swapped in zip(read, swapped_N, strict=True)]
+        row_N = np.asarray([row for _, _, row in read])
+        return TokenizedExamples([a for a, _ in pairs], [b for _, b in pairs], row_N)
 
-    def _noise(self, name: str, step: int) -> Noise:
-        return Noise([*self.keys[name], CORRUPT], step, self.draws[name].number)
+    def _noise(self, name: str, step: int) -> KeyedRandom:
+        return KeyedRandom([*self.keys[name], CORRUPT], step, self.samplers[name].examples_per_step)
 
-    def _seed(self, name: str, step: int, part: int) -> int:
-        return int(np.random.SeedSequence([*self.keys[name], DROPOUT, step, part]).generate_state(1, np.uint64)[0])
-
-
-def _keys(tasks: Mapping[str, Task], seed: int) -> dict[str, list[int]]:
-    """By its name and not by its place, so that turning one task off leaves the others' data as they are."""
-    return {name: [seed, int.from_bytes(name.encode())] for name in tasks}
+    def _dropout_seed(self, name: str, step: int, index: int) -> int:
+        return int(np.random.SeedSequence([*self.keys[name], DROPOUT, step, index]).generate_state(1, np.uint64)[0])
 
 
-def parts(tokens: float, micro_tokens: int, units: int, processes: int, whole: bool = False) -> int:
-    """Into how many parts a step is cut: as many for each process, none larger than need be, none empty."""
-    each = 1 if whole else math.ceil(tokens / (micro_tokens * processes))
-    return processes * min(each, units // processes)
+def count_micro_batches(
+    tokens: float, micro_tokens: int, units: int, world_size: int, *, one_per_process: bool = False
+) -> int:
+    """Return the number of micro-batches of a step: equally many in each process, none empty."""
+    per_process = 1 if one_per_process else math.ceil(tokens / (micro_tokens * world_size))
+    return world_size * min(per_process, units // world_size)
 
 
-def _packed(corrupted: Corrupted, length: int) -> Batch:
-    """Rows of the task's length."""
-    width = -(-length // MULTIPLE) * MULTIPLE
-    batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.each.items()}
-    shared = None
-    if corrupted.paired:
+def _pack(corrupted: CorruptedExamples, length: int) -> Batch:
+    """Pack the inputs into rows of the objective's length."""
+    width = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+    batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
+    rows = None
+    if corrupted.has_paired_rows:
         longest_N = np.maximum.reduce([sequences.lengths_N for sequences in corrupted.inputs.values()])
-        shared = fit(longest_N.tolist(), width)
+        rows = best_fit_rows(longest_N.tolist(), width)
     for name, sequences in corrupted.inputs.items():
-        batch |= pack(sequences, width, name, shared)
+        batch |= pack(sequences, width, name, rows)
     return batch
-
-
-_NOTHING = np.empty(0, dtype=np.int64)
-
-
-class _Group(Protocol):
-    """One thing that is drawn from as a whole; its examples are numbered."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def rate(self) -> float: ...  # at first
-    @property
-    def mean_length(self) -> float: ...
-    def __len__(self) -> int: ...
-    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]: ...  # a sequence, its translation, their row
-
-
-@dataclass(frozen=True)
-class _TextGroup:
-    name: str
-    sentences: Sentences
-    rate: float
-    length: int
-
-    @cached_property
-    def starts(self) -> np.ndarray:
-        return blocks(self.sentences, self.length - 1)
-
-    @property
-    def mean_length(self) -> float:
-        return 1 + len(self.sentences.tokens) / len(self)
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
-        return self.sentences.tokens[self.starts[index] : self.starts[index + 1]], _NOTHING, -1
-
-
-@dataclass(frozen=True)
-class _PairGroup:
-    name: str
-    bitext: Bitext
-    rate: float
-    length: int
-
-    @cached_property
-    def mean_length(self) -> float:
-        most = (self.length - 1) // 2
-        rows = np.arange(0, len(self.bitext.sides[0]), -(-len(self.bitext.sides[0]) // LOOKED_AT))
-        lengths = np.stack([side.offsets[rows + 1] - side.offsets[rows] for side in self.bitext.sides])
-        lengths = lengths[:, (lengths > 0).all(0)]
-        if not lengths.size:  # rows so rare that none was looked at
-            return 1.0 + sum(map(len, self._sides(self.bitext.row(0))))
-        return 1 + float(np.minimum(lengths, most).sum(0).mean())
-
-    def __len__(self) -> int:
-        return self.bitext.pairs
-
-    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
-        row = self.bitext.row(index)
-        source, target = self._sides(row)
-        return source, target, (self.bitext.number << 40) + row
-
-    def _sides(self, row: int) -> list[np.ndarray]:
-        most = (self.length - 1) // 2
-        return [_cut(side[row], most) for side in self.bitext.sides]
-
-
-def _cut(ids: np.ndarray, most: int) -> np.ndarray:
-    return ids if len(ids) <= most else np.concatenate([ids[: most - 1], [EOS]])
-
-
-def _groups(shards: Shards, task: Task, sampling: Sampling) -> list[_Group]:
-    drawn = rates(shards, task.stream, sampling)
-    groups: list[_Group]
-    if task.stream == "text":
-        groups = [_TextGroup(lang, shards.text[lang], rate, task.length) for lang, rate in drawn.items() if rate]
-    else:
-        bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
-        groups = [_PairGroup(name, bitexts[name], rate, task.length) for name, rate in drawn.items() if rate]
-    if not groups:
-        wanted = "text" if task.stream == "text" else sampling.wanted_pairs
-        raise BadInput(f"{shards.path}: the recipe needs {wanted} and these shards have none")
-    return groups

@@ -1,20 +1,20 @@
-"""Several sequences in one row: rows of one length, next to no padding, one shape for every batch.
+"""Sequence packing: several sequences in one row, hardly any padding, one shape for every batch.
 
-Sequences in a row know nothing of each other: `segments` tells them apart, attention and positions follow it.
+The sequences of a row do not attend to each other: `segments` numbers them, and attention and positions follow it.
 """
-# N sequences, P tokens of them all, R rows, W width of a row
+# N sequences, P tokens of all sequences, R rows, W width of a row, M marked tokens
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 
-from crossling.data.noise import places
+from crossling.data.keyed_random import positions_within
 from crossling.vocabulary.vocabulary import PAD
 
 Batch = dict[str, torch.Tensor]
@@ -22,63 +22,81 @@ Batch = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Sequences:
-    """Sequences one after the other, and what is known of each of their tokens."""
+    """Concatenated sequences with the values of each token."""
 
     lengths_N: np.ndarray
     tokens: dict[str, np.ndarray]  # flat arrays [P], by name
 
     @cached_property
-    def numbers(self) -> np.ndarray:
-        """Which sequence each token belongs to."""
+    def sequence_ids(self) -> np.ndarray:
+        """Index of the sequence of each token."""
         return np.repeat(np.arange(len(self.lengths_N)), self.lengths_N)
 
     @cached_property
-    def places(self) -> np.ndarray:
-        """Where each token stands in its sequence."""
-        return places(self.lengths_N)
+    def positions(self) -> np.ndarray:
+        """Position of each token in its sequence."""
+        return positions_within(self.lengths_N)
 
 
-def fit(lengths: Sequence[int], width: int) -> list[list[int]]:
-    """Which sequences share a row: the longest first, each into the fullest row that still has room (best fit)."""
+def best_fit_rows(lengths: Sequence[int], width: int) -> list[list[int]]:
+    """Assign sequences to rows, longest first, each to the fullest row that can take it (best-fit decreasing)."""
     rows: list[list[int]] = []
-    free: list[tuple[int, int]] = []  # (room, row), sorted
+    free: list[tuple[int, int]] = []  # (free tokens, row), sorted
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         length = lengths[index]
         if length > width:
             raise ValueError(f"a sequence of {length} tokens does not fit into rows of {width}")
         place = bisect_left(free, (length, -1))
         if place < len(free):
-            room, row = free.pop(place)
+            space, row = free.pop(place)
             rows[row].append(index)
         else:
-            room, row = width, len(rows)
+            space, row = width, len(rows)
             rows.append([index])
-        if room > length:
-            insort(free, (room - length, row))
+        if space > length:
+            insort(free, (space - length, row))
     return rows
 
 
 def pack(sequences: Sequences, width: int, name: str, rows: list[list[int]] | None = None) -> Batch:
-    """Every array of the tokens as rows [R, W]: ids padded with <pad>, marks with False, numbers with 0. Beside them
-    NAME_segments [R, W], the number of the sequence a token belongs to (from 1 on; 0 is padding), NAME_starts [N],
-    where each sequence begins in the flattened rows, and for each kind of marks MARKS_at [M], where they are: a device
-    would have to stop and count. Which sequences share a row may be told.
+    """Pack every array of `sequences.tokens` into rows [R, W].
+
+    Ids are padded with <pad>, boolean marks with False, other numbers with 0. The batch also contains
+    NAME_segments [R, W], the number of each token's sequence from 1 on, with 0 for padding. NAME_starts [N] is the
+    first position of each sequence in the flattened rows. MARKS_at [M] are the positions of each array of marks:
+    finding them on the device would cost a synchronization.
+
+    Args:
+        sequences: Sequences to pack.
+        width: Tokens of a row.
+        name: Prefix of the added arrays.
+        rows: Indices of the sequences of each row. [default: best fit]
     """
     lengths = sequences.lengths_N.tolist()
-    rows = fit(lengths, width) if rows is None else rows
+    rows = best_fit_rows(lengths, width) if rows is None else rows
     starts_N = np.empty(len(lengths), dtype=np.int64)
     for number, row in enumerate(rows):
         starts_N[row] = number * width + np.cumsum([0, *(lengths[index] for index in row[:-1])])
-    place_P = starts_N[sequences.numbers] + sequences.places
+    position_P = starts_N[sequences.sequence_ids] + sequences.positions
 
-    def filled(values_P: np.ndarray, padding: int) -> torch.Tensor:
+    def fill(values_P: np.ndarray, padding: int) -> torch.Tensor:
         packed = np.full(len(rows) * width, padding, dtype=values_P.dtype)
-        packed[place_P] = values_P
+        packed[position_P] = values_P
         return torch.from_numpy(packed.reshape(len(rows), width))
 
-    batch = {n: filled(values, PAD if values.dtype == np.int64 else 0) for n, values in sequences.tokens.items()}
-    marks = {n: values for n, values in sequences.tokens.items() if values.dtype == np.bool_}
-    batch |= {f"{n}_at": torch.from_numpy(np.sort(place_P[values])) for n, values in marks.items()}
-    batch[f"{name}_segments"] = filled(sequences.numbers + 1, 0)
+    batch = {key: fill(values, PAD if values.dtype == np.int64 else 0) for key, values in sequences.tokens.items()}
+    marks = {key: values for key, values in sequences.tokens.items() if values.dtype == np.bool_}
+    batch |= {f"{key}_at": torch.from_numpy(np.sort(position_P[values])) for key, values in marks.items()}
+    batch[f"{name}_segments"] = fill(sequences.sequence_ids + 1, 0)
     batch[f"{name}_starts"] = torch.from_numpy(starts_N)
     return batch
+
+
+def batch_by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Yield the indices of batches of similar length, longest first, each within a budget of padded tokens."""
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(order):
+        count = max(1, tokens // lengths[order[start]])
+        yield order[start : start + count]
+        start += count

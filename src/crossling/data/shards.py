@@ -1,53 +1,117 @@
-"""Ids on disk: memory-mapped, counted, fingerprinted; a multi-way set is stored once per language.
+"""Tokenized corpora on disk: memory-mapped token IDs with counts and checksums.
 
-A side of a corpus is one flat array of ids, every sentence closed by </s>, and the offsets of its sentences:
+Each language side of a corpus is one flat array of token IDs, in which every sentence ends with </s>, and the offsets
+of its sentences:
 
     SHARDS/manifest.json  vocab/
-           text/sw/{tokens,offsets,documents}.npy           documents: the first sentence of each, and the end
+           text/sw/{tokens,offsets,documents}.npy           documents: first sentence of each document, and the end
            pairs/NAME.en-fr/{en,fr}.{tokens,offsets}.npy
-           multi/NAME/en/{tokens,offsets}.npy               row n is sentence n, empty where it is missing
+           multi/NAME/en/{tokens,offsets}.npy               row n is sentence n, empty if there is no translation
 
-This module reads them; encode.py writes them.
+A multi-way corpus is stored once per language and gives all its language pairs. This module reads shards; tokenize.py
+and shard_writer.py create them.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.lib import format as npy
 
-from crossling.data.column import checksum, mapped
-from crossling.errors import BadInput
-from crossling.progress import Progress
+from crossling.core.errors import BadInput
+from crossling.core.progress import Progress
+from crossling.core.resumable import file_fingerprint
 
-FORMAT = 2
-ROWS_AT_ONCE = 512  # rows whose presence is looked at together
+SHARD_FORMAT = 2
+ROWS_PER_BLOCK = 512  # rows whose presence is counted together
+
+
+# ---- array files --------------------------------------------------------------------------------------------
+
+
+class ArrayWriter:
+    """One-dimensional .npy file that grows in constant memory: `with ArrayWriter(path, np.uint16) as writer`."""
+
+    def __init__(self, path: Path, dtype: np.typing.DTypeLike) -> None:
+        self.dtype, self.length = np.dtype(dtype), 0
+        self.file = path.open("wb")
+        self._write_header()
+
+    def add(self, values: np.ndarray) -> None:
+        """Append values."""
+        self.file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self.length += len(values)
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self.file.seek(0)
+                self._write_header()
+        finally:
+            self.file.close()
+
+    def _write_header(self) -> None:
+        # NumPy pads the header so that the first axis can grow in place.
+        header = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.length,)}
+        npy.write_array_header_1_0(self.file, header)
+
+
+def map_array(path: Path) -> np.ndarray:
+    """Map a one-dimensional .npy file into memory, read-only. Pages are read when they are used."""
+    try:
+        with path.open("rb") as file:
+            version = npy.read_magic(file)
+            shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else ((), False, np.dtype(object))
+            start, size = file.tell(), path.stat().st_size
+        if len(shape) != 1 or dtype.hasobject or size != start + shape[0] * dtype.itemsize:
+            raise ValueError(f"its {size} bytes do not match its header")
+        if not shape[0]:
+            return np.empty(0, dtype)
+        # torch closes the file after mapping it. Python's mmap keeps it open, and there are thousands of files.
+        array = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8).numpy()[start:].view(dtype)
+        array.flags.writeable = False
+        return array
+    except (OSError, ValueError, EOFError, RuntimeError) as error:
+        raise BadInput(
+            f"{path}: cannot read the array ({error}). Create the shards again with crossling tokenize."
+        ) from None
+
+
+# ---- corpora ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Sentences:
-    """One side of a corpus."""
+class TokenizedSentences:
+    """Token IDs of one language side of a corpus."""
 
     tokens: np.ndarray
     offsets: np.ndarray  # sentence i is tokens[offsets[i]:offsets[i + 1]], </s> included
-    documents: np.ndarray | None = None  # of text: document i is sentences documents[i]:documents[i + 1]
+    documents: np.ndarray | None = None  # document i is sentences documents[i]:documents[i + 1]
     folder: Path | None = None
     prefix: str = ""
 
     @classmethod
-    def open(cls, folder: Path, prefix: str = "", documents: bool = False) -> Sentences:
-        tokens, offsets = (mapped(folder / f"{prefix}{part}.npy") for part in ("tokens", "offsets"))
-        return cls(tokens, offsets, mapped(folder / "documents.npy") if documents else None, folder, prefix)
+    def open(cls, folder: Path, prefix: str = "", documents: bool = False) -> TokenizedSentences:
+        """Map the arrays of a folder."""
+        tokens, offsets = (map_array(folder / f"{prefix}{part}.npy") for part in ("tokens", "offsets"))
+        return cls(tokens, offsets, map_array(folder / "documents.npy") if documents else None, folder, prefix)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process maps the files itself, where pickling a mapped array would copy it whole.
+        # Another process maps the files itself. Pickling a mapped array would copy all of it.
         if self.folder is None:
-            return Sentences, (self.tokens, self.offsets, self.documents)
-        return Sentences.open, (self.folder, self.prefix, self.documents is not None)
+            return TokenizedSentences, (self.tokens, self.offsets, self.documents)
+        return TokenizedSentences.open, (self.folder, self.prefix, self.documents is not None)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -55,126 +119,176 @@ class Sentences:
     def __getitem__(self, index: int) -> np.ndarray:
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
-    def filled(self, start: int = 0, end: int | None = None) -> np.ndarray:
-        """Which of the sentences from `start` up to `end` are there."""
+    def presence(self, start: int = 0, end: int | None = None) -> np.ndarray:
+        """Return a mask of the sentences from `start` up to `end` that are not empty."""
         offsets = self.offsets[start : None if end is None else end + 1]
         return offsets[1:] > offsets[:-1]
 
 
-def count(side: Sentences, other: Sentences | None = None) -> int:
-    """Sentences that are there, or rows that two sides share."""
+def count_sentences(side: TokenizedSentences, other: TokenizedSentences | None = None) -> int:
+    """Count the sentences that are not empty, or the rows that are not empty on both sides."""
     total, step = 0, 1 << 20
     for start in range(0, len(side), step):
-        filled = side.filled(start, start + step)
-        total += int(np.count_nonzero(filled if other is None else filled & other.filled(start, start + step)))
+        mask = side.presence(start, start + step)
+        total += int(np.count_nonzero(mask if other is None else mask & other.presence(start, start + step)))
     return total
 
 
 @dataclass(frozen=True)
-class Bitext:
-    """One corpus in one language pair: the unit that is counted and drawn."""
+class TokenizedBitext:
+    """One corpus in one language pair: the group that sampling probabilities apply to."""
 
     corpus: str
     languages: tuple[str, str]
-    sides: tuple[Sentences, Sentences]
+    sides: tuple[TokenizedSentences, TokenizedSentences]
     pairs: int
-    number: int  # of the corpus: pairs of one multi-way set share it, so that (number, row) tells a row's translations
+    corpus_id: int  # shared by the pairs of a multi-way corpus: (corpus_id, row) identifies a row's translations
 
     def row(self, index: int) -> int:
-        """Where the index-th row that both sides have lies."""
+        """Return the position of the index-th row that is not empty on both sides."""
         if self.pairs == len(self.sides[0]):
             return index
-        block = int(np.searchsorted(self._before, index, side="right")) - 1
-        start = block * ROWS_AT_ONCE
-        return start + int(np.flatnonzero(self._both(start))[index - self._before[block]])
+        block = int(np.searchsorted(self._pairs_before, index, side="right")) - 1
+        start = block * ROWS_PER_BLOCK
+        return start + int(np.flatnonzero(self._presence(start))[index - self._pairs_before[block]])
 
     @cached_property
-    def _before(self) -> np.ndarray:
-        """Pairs before each block of rows: what finds a row without a list of all of them."""
-        blocks = range(0, len(self.sides[0]), ROWS_AT_ONCE)
-        return np.cumsum([0, *(np.count_nonzero(self._both(start)) for start in blocks)])
+    def _pairs_before(self) -> np.ndarray:
+        """Pairs before each block of rows, to find a row without a list of all rows."""
+        blocks = range(0, len(self.sides[0]), ROWS_PER_BLOCK)
+        return np.cumsum([0, *(np.count_nonzero(self._presence(start)) for start in blocks)])
 
-    def _both(self, start: int) -> np.ndarray:
-        left, right = (side.filled(start, start + ROWS_AT_ONCE) for side in self.sides)
-        return left & right
+    def _presence(self, start: int) -> np.ndarray:
+        left, right = (side.presence(start, start + ROWS_PER_BLOCK) for side in self.sides)
+        return np.asarray(left & right)
 
 
 @dataclass(frozen=True)
 class Shards:
+    """Tokenized corpora of a folder, with the vocabulary they were tokenized with.
+
+    Example:
+        >>> shards = xl.Shards.open("shards")
+        >>> sentences = shards.text["sw"]
+        >>> sentences[0]  # token IDs of the first sentence, </s> included
+    """
+
     path: Path
     manifest: dict[str, Any] = field(repr=False)
 
     @classmethod
-    def open(cls, path: Path | str) -> Shards:
+    def open(cls, path: str | os.PathLike[str]) -> Shards:
+        """Open a folder that `crossling tokenize` wrote.
+
+        Args:
+            path: Folder with a manifest.json.
+
+        Returns:
+            The shards. Arrays are mapped when they are used first.
+
+        Raises:
+            BadInput: If the folder has no shards, damaged ones, or shards of another format.
+
+        Example:
+            >>> xl.Shards.open("shards").vocabulary_size
+            32000
+        """
         file = Path(path) / "manifest.json"
         if not file.is_file():
-            raise BadInput(f"{path}: no shards here (expected manifest.json); make them with crossling encode")
+            raise BadInput(f"{path}: no shards found (no manifest.json). Create them with crossling tokenize.")
         try:
             manifest = json.loads(file.read_text(encoding="utf-8"))
-            parts = {"vocabulary", "text", "pairs", "multi", "fingerprint"}
-            known = manifest["format"] == FORMAT and parts <= {*manifest}
-            known = known and (Path(path) / "vocab" / "sentencepiece.model").is_file()
+            version = manifest["format"]
+            complete = {"vocabulary", "text", "pairs", "multi", "fingerprint"} <= {*manifest}
+            complete = complete and (Path(path) / "vocab" / "sentencepiece.model").is_file()
         except (ValueError, TypeError, KeyError):
-            known = False
-        if not known:
-            raise BadInput(f"{path}: damaged or of another version; make these shards again with crossling encode")
+            version, complete = SHARD_FORMAT, False
+        if version != SHARD_FORMAT:
+            raise BadInput(
+                f"{path}: shards of format {version}, expected {SHARD_FORMAT}."
+                " Create them again with crossling tokenize."
+            )
+        if not complete:
+            raise BadInput(f"{path}: these shards are damaged. Create them again with crossling tokenize.")
         return cls(Path(path), manifest)
 
     @property
     def fingerprint(self) -> str:
+        """Digest of the manifest, which changes with any token."""
         return str(self.manifest["fingerprint"])
 
     @property
     def vocabulary_size(self) -> int:
+        """Number of vocabulary entries."""
         return int(self.manifest["vocabulary"]["size"])
 
     @property
     def vocabulary_path(self) -> Path:
+        """Folder with a copy of the vocabulary."""
         return self.path / "vocab"
 
     @cached_property
-    def text(self) -> dict[str, Sentences]:
+    def text(self) -> dict[str, TokenizedSentences]:
+        """Monolingual text by language."""
         folder = self.path / "text"
-        return {language: Sentences.open(folder / language, documents=True) for language in self.manifest["text"]}
+        return {
+            language: TokenizedSentences.open(folder / language, documents=True) for language in self.manifest["text"]
+        }
 
     @cached_property
-    def bitexts(self) -> list[Bitext]:
-        """Every corpus in every language pair it holds; multi-way sets give all their X-Y pairs without a copy."""
-        found = []
-        number = 0
+    def bitexts(self) -> list[TokenizedBitext]:
+        """Every corpus in each of its language pairs. Multi-way corpora give all their pairs without a copy."""
+        bitexts = []
+        corpus_id = 0
         for name, entry in self.manifest["pairs"].items():
             source, target = entry["languages"]
             folder = self.path / "pairs" / name
-            sides = Sentences.open(folder, f"{source}."), Sentences.open(folder, f"{target}.")
-            found.append(Bitext(name, (source, target), sides, entry["pairs"], number))
-            number += 1
+            sides = TokenizedSentences.open(folder, f"{source}."), TokenizedSentences.open(folder, f"{target}.")
+            bitexts.append(TokenizedBitext(name, (source, target), sides, entry["pairs"], corpus_id))
+            corpus_id += 1
         for name, entry in self.manifest["multi"].items():
-            by_language = {
-                language: Sentences.open(self.path / "multi" / name / language) for language in entry["languages"]
-            }
+            folder = self.path / "multi" / name
+            by_language = {language: TokenizedSentences.open(folder / language) for language in entry["languages"]}
             for source, target, pairs in entry["pairs"]:
-                found.append(Bitext(name, (source, target), (by_language[source], by_language[target]), pairs, number))
-            number += 1
-        return found
+                sides = by_language[source], by_language[target]
+                bitexts.append(TokenizedBitext(name, (source, target), sides, pairs, corpus_id))
+            corpus_id += 1
+        return bitexts
 
-    def units(self) -> dict[str, dict[str, Any]]:
-        """The manifest's entries by the folder they describe: `text/sw`, `pairs/NAME.en-fr`, `multi/NAME/en`."""
-        found = {f"{kind}/{name}": entry for kind in ("text", "pairs") for name, entry in self.manifest[kind].items()}
+    def entries(self) -> dict[str, dict[str, Any]]:
+        """Return the manifest's entries by folder.
+
+        Returns:
+            Entries by `text/sw`, `pairs/NAME.en-fr` or `multi/NAME/en`, with counts, dropped lines and checksums.
+
+        Example:
+            >>> xl.Shards.open("shards").entries()["text/sw"]["sentences"]
+            512000
+        """
+        entries = {f"{kind}/{name}": entry for kind in ("text", "pairs") for name, entry in self.manifest[kind].items()}
         for name, entry in self.manifest["multi"].items():
-            found |= {f"multi/{name}/{language}": side for language, side in entry["languages"].items()}
-        return found
+            entries |= {f"multi/{name}/{language}": side for language, side in entry["languages"].items()}
+        return entries
 
     def verify(self) -> list[Path]:
-        """Reads everything, and names the files that are not what was written."""
+        """Read all files and compare their checksums.
+
+        Returns:
+            Files that are missing or damaged.
+
+        Example:
+            >>> xl.Shards.open("shards").verify()
+            []
+        """
         files = {
             self.path / folder / name: expected
-            for folder, entry in self.units().items()
+            for folder, entry in self.entries().items()
             for name, expected in entry["files"].items()
         }
         damaged = []
         with Progress("verify", len(files)) as progress:
             for done, (file, expected) in enumerate(files.items(), start=1):
-                if not file.is_file() or checksum(file) != expected["xxh3"]:
+                if not file.is_file() or file_fingerprint(file) != expected["xxh3"]:
                     damaged.append(file)
                 progress.update(done, str(file.relative_to(self.path)))
         return damaged

@@ -1,1 +1,1 @@
-"""Measure any encoder, every layer: sentence retrieval, word alignment, and the page that shows them."""
+"""Score encoders and fine-tuned models: retrieval, bitext mining, word alignment, significance, training probes."""

@@ -1,11 +1,11 @@
-"""Bitext mining on BUCC 2018: which sentences of two comparable texts translate each other?
+"""Bitext mining on BUCC 2018: precision, recall and F1 of the translations found in two comparable corpora.
 
-Mined by margin (see mining.py) and cut at the threshold with the largest F1 on dev, halfway between two scores; it
-holds for test too. A sentence that a side has more than once is found, but never as a pair: which of its ids would be
-meant is not known.
+Pairs are mined by margin (see `crossling.inference.mining`). The threshold with the largest F1 on dev, halfway between
+two scores, is used on dev and test. Sentences that a side contains more than once take part in the search, but never in
+a pair, since it is unknown which of their ids is meant.
 
-Protocol `margin`: at the layers chosen. Protocol `xtreme`: the same at the layer of its scripts, by mean pooling alone:
-their shell script asks for [CLS], but their program takes the mean all the same, as the paper.
+Protocol `margin`: at the requested layers. Protocol `xtreme`: the same at the layer of XTREME's scripts, with mean
+pooling only. Their shell script requests [CLS], but their program computes the mean, as the paper does.
 """
 # P candidate pairs, best first; N sentences, K layers
 
@@ -19,128 +19,137 @@ from pathlib import Path
 
 import numpy as np
 
-from crossling.benchmarks.lines import read_lines
-from crossling.corpora.languages import canonical
-from crossling.errors import BadInput
-from crossling.evaluate.encode import Encoder
-from crossling.evaluate.files import bucc_files, choose
-from crossling.evaluate.measured import Measured, numbers, pair_name
-from crossling.evaluate.mining import NEIGHBOURS, one_to_one
-from crossling.evaluate.neighbours import Vectors, neighbours
-from crossling.evaluate.predictions import Predicted
-from crossling.evaluate.scores import Score
-from crossling.progress import watched
-from crossling.transfer.cuts import gathered
+from crossling.core.errors import BadInput
+from crossling.core.progress import count_truncations, track
+from crossling.corpora.languages import canonical_code
+from crossling.evaluate.significance import TaskResult, pair_name, values_with_intervals
+from crossling.inference.mining import DEFAULT_NEIGHBORS, VectorRows, find_neighbors, match_one_to_one
+from crossling.inference.sentence_encoder import Encoder
+from crossling.tasks.benchmark_files import find_bucc_files, select_pairs
+from crossling.tasks.predictions import ExamplePrediction
+from crossling.tasks.readers import read_lines
+from crossling.tasks.scores import Score
 
 METRICS = ("f1", "precision", "recall")
-SPLITS = ("dev", "test")  # the threshold comes from the first
+SPLITS = ("dev", "test")  # the threshold is chosen on the first
 
-Link = tuple[str, str]
-Given = dict[int, dict[str, str]]  # at each layer the partners found for sentences of the first side
+IdPair = tuple[str, str]
+PartnersByLayer = dict[int, dict[str, str]]  # layer -> id of the first side -> id of its partner
 
 
 @dataclass(frozen=True)
-class Pile:
+class BuccSide:
+    """Monolingual sentences with their ids."""
+
     ids: list[str]
     sentences: list[str]
 
 
 @dataclass(frozen=True)
-class MiningSet:
+class BuccSplit:
+    """Two comparable corpora and the gold pairs of ids."""
+
     languages: tuple[str, str]
     split: str
-    first: Pile
-    second: Pile
-    gold: set[Link]
+    first: BuccSide
+    second: BuccSide
+    gold: set[IdPair]
 
 
-def read_bucc(data: Path, languages: Sequence[str] | None = None) -> list[dict[str, MiningSet]]:
-    """For each pair of DATA/bucc2018, or those of the languages, in the order of their names, its splits: dev, and
-    test where it has gold."""
+def read_bucc(data: Path, languages: Sequence[str] | None = None) -> list[dict[str, BuccSplit]]:
+    """Return the splits of each pair of DATA/bucc2018, or of some languages: dev, and test if it has gold pairs."""
     folder = data / "bucc2018"
-    chosen = choose(bucc_files(data), languages, folder)
-    there = {tuple(file.name.split(".")[:2]) for files in chosen.values() for file in files}
-    names = sorted({name for name, _ in there})
-    return [_read_splits(folder, name, [split for split in SPLITS if (name, split) in there]) for name in names]
+    selected = select_pairs(find_bucc_files(data), languages, folder)
+    present = {tuple(file.name.split(".")[:2]) for files in selected.values() for file in files}
+    names = sorted({name for name, _ in present})
+    return [_read_splits(folder, name, [split for split in SPLITS if (name, split) in present]) for name in names]
 
 
-def bucc(
+def evaluate_bucc(
     encoder: Encoder,
     data: Path,
     layers: Sequence[int],
     languages: Sequence[str] | None = None,
     pooling: str = "mean",
-) -> Iterator[Measured]:
-    """Each pair of languages, dev and, where it is there, test."""
+) -> Iterator[TaskResult]:
+    """Yield the result of each language pair on dev and, if it exists, on test."""
     protocols: dict[str, Sequence[int]] = {"margin": layers}
     if pooling == "mean":
-        protocols["xtreme"] = [xtreme_layer(encoder.layers)]
-    wanted = sorted({layer for chosen in protocols.values() for layer in chosen})
-    for splits in watched("bucc2018", read_bucc(data, languages), _name):
+        protocols["xtreme"] = [xtreme_bucc_layer(encoder.num_layers)]
+    all_layers = sorted({layer for chosen in protocols.values() for layer in chosen})
+    for splits in track("bucc2018", read_bucc(data, languages), _name):
         thresholds: dict[int, float] = {}
         if len(splits) == 1:
             warnings.warn(
-                f"bucc2018 {_name(splits)}: only dev is here, so F1 is on the set that the threshold was chosen on",
+                f"bucc2018 {_name(splits)}: no test split, so F1 is measured on the split that selects the threshold",
                 stacklevel=2,
             )
-        for split, found in splits.items():
-            by_layer: dict[int, dict[Link, float]] = {}
-            with gathered(f"bucc2018 {_name(splits)}, {split}"):
-                mined = candidates(encoder, found, wanted, pooling)
+        for name, split in splits.items():
+            extracted: dict[int, dict[IdPair, float]] = {}
+            with count_truncations(f"bucc2018 {_name(splits)}, {name}"):
+                mined = mine_candidates(encoder, split, all_layers, pooling)
             for layer, scores in mined.items():
-                if split == SPLITS[0]:
-                    thresholds[layer] = best_threshold(scores, found.gold)
-                by_layer[layer] = {link: score for link, score in scores.items() if score >= thresholds[layer]}
-            yield replace(_scored(encoder, found, by_layer, protocols, pooling), parts=len(splits))
+                if name == SPLITS[0]:
+                    thresholds[layer] = best_threshold(scores, split.gold)
+                extracted[layer] = {pair: score for pair, score in scores.items() if score >= thresholds[layer]}
+            yield replace(_score(encoder, split, extracted, protocols, pooling), parts=len(splits))
 
 
-def xtreme_layer(layers: int) -> int:
-    """XTREME's script takes index 7 of the last 12 blocks, whatever the depth: the 8th of 12, the 20th of 24. In fewer
-    than 12 blocks there is none so: it is the one two thirds up, as 8 of 12."""
-    return layers - 4 if layers >= 12 else round(layers * 2 / 3)
+def xtreme_bucc_layer(num_layers: int) -> int:
+    """Return the layer of XTREME's script: index 7 of the last 12 blocks, so the 8th of 12 and the 20th of 24.
+
+    Models with fewer than 12 blocks use the layer at two thirds, as 8 of 12.
+    """
+    return num_layers - 4 if num_layers >= 12 else round(num_layers * 2 / 3)
 
 
-def candidates(encoder: Encoder, found: MiningSet, layers: Sequence[int], pooling: str) -> dict[int, dict[Link, float]]:
-    """At each layer the pairs of ids and their scores, best first."""
-    sides, ids = [], []
-    for pile in (found.first, found.second):
-        times = Counter(pile.sentences)
-        sides.append(encoder.pooled(list(times), pooling, layers))
-        of = dict(zip(pile.sentences, pile.ids, strict=True))
-        ids.append([of[sentence] if count == 1 else None for sentence, count in times.items()])
+def mine_candidates(
+    encoder: Encoder, split: BuccSplit, layers: Sequence[int], pooling: str
+) -> dict[int, dict[IdPair, float]]:
+    """Return the pairs of ids and their scores at each layer, best first."""
+    vectors, ids = [], []
+    for side in (split.first, split.second):
+        frequency = Counter(side.sentences)
+        vectors.append(encoder.encode_layers(list(frequency), pooling, layers))
+        id_of = dict(zip(side.sentences, side.ids, strict=True))
+        ids.append([id_of[sentence] if count == 1 else None for sentence, count in frequency.items()])
     by_layer = {}
-    for layer, first_ND, second_MD in zip(layers, *sides, strict=True):
-        near = neighbours(Vectors.all(first_ND), Vectors.all(second_MD), NEIGHBOURS, encoder.model.device)
-        pairs = one_to_one(*near)
-        links = zip(pairs.score_P.tolist(), pairs.first_P.tolist(), pairs.second_P.tolist(), strict=True)
-        named = ((ids[0][row], ids[1][column], score) for score, row, column in links if score > 0)
-        by_layer[layer] = {(one, other): score for one, other, score in named if one and other}
+    for layer, first_ND, second_MD in zip(layers, *vectors, strict=True):
+        sides = VectorRows.all(first_ND), VectorRows.all(second_MD)
+        pairs = match_one_to_one(*find_neighbors(*sides, DEFAULT_NEIGHBORS, device=encoder.model.device))
+        rows = zip(pairs.score_P.tolist(), pairs.first_P.tolist(), pairs.second_P.tolist(), strict=True)
+        named = ((ids[0][first], ids[1][second], score) for score, first, second in rows if score > 0)
+        by_layer[layer] = {(first, second): score for first, second, score in named if first and second}
     return by_layer
 
 
-def best_threshold(scores: dict[Link, float], gold: set[Link]) -> float:
-    """Halfway between the scores around the cut with the largest F1, the first of equals; 0 if no candidate is right.
-    `scores` are best first."""
+def best_threshold(scores: dict[IdPair, float], gold: set[IdPair]) -> float:
+    """Return the threshold with the largest F1, halfway between two scores. 0 if no candidate is correct.
+
+    Args:
+        scores: Candidates with their scores, best first.
+        gold: Correct pairs.
+    """
     score_P = np.fromiter(scores.values(), np.float64, len(scores))
-    right_P = np.cumsum(np.fromiter((link in gold for link in scores), np.int64, len(scores)))
-    if not len(scores) or not right_P[-1]:
+    correct_P = np.cumsum(np.fromiter((pair in gold for pair in scores), np.int64, len(scores)))
+    if not len(scores) or not correct_P[-1]:
         return 0.0
-    precision_P, recall_P = right_P / np.arange(1, len(scores) + 1), right_P / len(gold)
+    precision_P, recall_P = correct_P / np.arange(1, len(scores) + 1), correct_P / len(gold)
     with np.errstate(invalid="ignore"):
         f1_P = np.nan_to_num(2 * precision_P * recall_P / (precision_P + recall_P))
-    cut = int(f1_P.argmax())
-    return float(score_P[cut : cut + 2].mean())
+    best = int(f1_P.argmax())
+    return float(score_P[best : best + 2].mean())
 
 
-def _scored(
+def _score(
     encoder: Encoder,
-    found: MiningSet,
-    by_layer: dict[int, dict[Link, float]],
+    split: BuccSplit,
+    extracted: dict[int, dict[IdPair, float]],
     protocols: dict[str, Sequence[int]],
     pooling: str,
-) -> Measured:
-    """From the pairs extracted at each layer."""
-    language = pair_name(*found.languages)
+) -> TaskResult:
+    """Score the pairs extracted at each layer."""
+    language = pair_name(*split.languages)
     score = Score(
         model=encoder.name,
         task="bucc2018",
@@ -149,98 +158,108 @@ def _scored(
         language=language,
         pooling=pooling,
         seed=encoder.seed,
-        split=found.split,
-        examples=len(found.gold),
+        split=split.split,
+        examples=len(split.gold),
         value=0,
     )
     gold: dict[str, set[str]] = {}
-    for one, other in found.gold:
-        gold.setdefault(one, set()).add(other)
-    # Each first id is in one pair at most.
-    given = {layer: dict(list(links)) for layer, links in by_layer.items()}
-    # Most sentences are in no pair: they add nothing to any sum, and a ratio varies no less when they are not drawn.
-    paired = sorted(gold.keys() | {one for links in given.values() for one in links})
-    statistics_NK3 = np.array([list(_statistics(one, given, gold).values()) for one in paired])
-    measured = {metric: dict(zip(given, numbers(metric, statistics_NK3), strict=True)) for metric in METRICS}
+    for first, second in split.gold:
+        gold.setdefault(first, set()).add(second)
+    partners = {layer: dict(list(pairs)) for layer, pairs in extracted.items()}  # each first id is in one pair at most
+    # Sentences without a pair add nothing to any sum, so the bootstrap may omit them.
+    paired = sorted(gold.keys() | {first for by_id in partners.values() for first in by_id})
+    statistics_NK3 = np.array([list(_statistics(first, partners, gold).values()) for first in paired])
+    values = {
+        metric: dict(zip(partners, values_with_intervals(metric, statistics_NK3), strict=True)) for metric in METRICS
+    }
     rows = []
     for protocol, layers in protocols.items():
         for layer in layers:
             for metric in METRICS:
-                value, low, high = measured[metric][layer]
-                numbered = replace(score, layer=layer, value=value, low=low, high=high)
-                rows.append(replace(numbered, protocol=protocol, metric=metric).row())
-    variant = None if pooling == "mean" else pooling
-    examples = _examples(encoder, found.first.ids, given, gold, protocols)
-    return Measured("-".join(found.languages), rows, "bucc2018", found.split, language, variant, examples)
+                value, low, high = values[metric][layer]
+                row = replace(score, protocol=protocol, metric=metric, layer=layer, value=value, low=low, high=high)
+                rows.append(row.row())
+    return TaskResult(
+        name="-".join(split.languages),
+        rows=rows,
+        task="bucc2018",
+        split=split.split,
+        language=language,
+        variant=None if pooling == "mean" else pooling,
+        examples=_iter_examples(encoder, split.first.ids, partners, gold, protocols),
+    )
 
 
-def _statistics(one: str, given: Given, gold: dict[str, set[str]]) -> dict[int, list[int]]:
-    """Right, found and to be found of one sentence, at each layer."""
-    known = gold.get(one, set())
-    return {layer: [int(links.get(one) in known), int(one in links), len(known)] for layer, links in given.items()}
+def _statistics(first: str, partners: PartnersByLayer, gold: dict[str, set[str]]) -> dict[int, list[int]]:
+    """Return [correct, predicted, gold] of one sentence at each layer."""
+    correct = gold.get(first, set())
+    return {
+        layer: [int(by_id.get(first) in correct), int(first in by_id), len(correct)]
+        for layer, by_id in partners.items()
+    }
 
 
-def _examples(
+def _iter_examples(
     encoder: Encoder,
     ids: Sequence[str],
-    given: Given,
+    partners: PartnersByLayer,
     gold: dict[str, set[str]],
     protocols: dict[str, Sequence[int]],
-) -> Iterator[Predicted]:
-    """One for each sentence of the first side, so that those of two models can be paired."""
-    every = range(encoder.layers + 1)
-    for one in ids:
-        statistics = _statistics(one, given, gold)
-        yield Predicted(
-            one,
-            [given[layer].get(one) if layer in given else None for layer in every],
+) -> Iterator[ExamplePrediction]:
+    """Yield one example for each sentence of the first side, so that two models can be compared in a paired test."""
+    layers = range(encoder.num_layers + 1)
+    for first in ids:
+        statistics = _statistics(first, partners, gold)
+        yield ExamplePrediction(
+            first,
+            [partners[layer].get(first) if layer in partners else None for layer in layers],
             {
-                f"{protocol}/{metric}": [statistics[layer] if layer in layers else None for layer in every]
-                for protocol, layers in protocols.items()
+                f"{protocol}/{metric}": [statistics[layer] if layer in scored else None for layer in layers]
+                for protocol, scored in protocols.items()
                 for metric in METRICS
             },
         )
 
 
-def _name(splits: dict[str, MiningSet]) -> str:
+def _name(splits: dict[str, BuccSplit]) -> str:
     return "-".join(splits[SPLITS[0]].languages)
 
 
-def _read_splits(folder: Path, name: str, there: list[str]) -> dict[str, MiningSet]:
-    if SPLITS[0] not in there:
-        raise BadInput(f"{folder}: {name} has no dev files, on which the threshold is chosen; put them there")
+def _read_splits(folder: Path, name: str, present: list[str]) -> dict[str, BuccSplit]:
+    if SPLITS[0] not in present:
+        raise BadInput(f"{folder}: {name} has no dev files, which select the threshold. Add {name}.dev.*.")
     splits = {}
-    for split in there:
+    for split in present:
         gold = folder / f"{name}.{split}.gold"
         if split != SPLITS[0] and not (gold.is_file() or gold.with_name(f"{gold.name}.gz").is_file()):
-            warnings.warn(f"{gold}: no gold pairs of {split}, which is left out", stacklevel=3)
+            warnings.warn(f"{gold}: no such file; skipped the {split} split", stacklevel=3)
             continue
-        splits[split] = _read_set(folder, name, split)
+        splits[split] = _read_split(folder, name, split)
     return splits
 
 
-def _read_set(folder: Path, name: str, split: str) -> MiningSet:
+def _read_split(folder: Path, name: str, split: str) -> BuccSplit:
     codes = name.split("-")
     if len(codes) != 2:
-        raise BadInput(f"{folder}: the name {name} is no pair of languages, expected xx-yy; rename the file")
-    first, second = (_read_pile(folder / f"{name}.{split}.{code}") for code in codes)
+        raise BadInput(f"{folder}: {name} is not a language pair. Rename the files to xx-yy.*.")
+    first, second = (_read_side(folder / f"{name}.{split}.{code}") for code in codes)
     path = folder / f"{name}.{split}.gold"
-    gold = {(one, other) for one, other in _columns(path, "`id TAB id`")}
-    known, known_other = set(first.ids), set(second.ids)
+    gold = {(one, other) for one, other in _read_columns(path, "`id TAB id`")}
+    first_ids, second_ids = set(first.ids), set(second.ids)
     for one, other in gold:
-        if one not in known or other not in known_other:
-            raise BadInput(f"{path}: the pair {one} {other} names a sentence that is not there; fetch the files again")
-    return MiningSet((canonical(codes[0]), canonical(codes[1])), split, first, second, gold)
+        if one not in first_ids or other not in second_ids:
+            raise BadInput(f"{path}: pair {one} {other}: no sentence has this id. Download the files again.")
+    return BuccSplit((canonical_code(codes[0]), canonical_code(codes[1])), split, first, second, gold)
 
 
-def _read_pile(path: Path) -> Pile:
-    columns = _columns(path, "`id TAB sentence`")
-    return Pile([each[0] for each in columns], [each[1] for each in columns])
+def _read_side(path: Path) -> BuccSide:
+    columns = _read_columns(path, "`id TAB sentence`")
+    return BuccSide([sentence_id for sentence_id, _ in columns], [sentence for _, sentence in columns])
 
 
-def _columns(path: Path, expected: str) -> list[list[str]]:
-    rows = [[part.strip() for part in line.split("\t")] for line in read_lines(path)]
+def _read_columns(path: Path, expected: str) -> list[list[str]]:
+    rows = [[cell.strip() for cell in line.split("\t")] for line in read_lines(path)]
     for number, row in enumerate(rows, start=1):
         if len(row) != 2 or not all(row):
-            raise BadInput(f"{path}: line {number} is not {expected}; mend or remove the line")
+            raise BadInput(f"{path}: line {number}: expected {expected}. Fix or remove the line.")
     return rows

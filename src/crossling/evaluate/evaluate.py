@@ -1,138 +1,181 @@
-"""Measure an encoder on the tasks that need no training, and a fine-tuned one on its own."""
+"""`evaluate`: scores of an encoder on training-free tasks, and of a fine-tuned model on its own task."""
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 
-from crossling.errors import BadInput, Interrupted
-from crossling.evaluate import predictions, scores
-from crossling.evaluate.alignment import word_alignment
-from crossling.evaluate.asked import TASKS, TRANSLATION, Asked, Languages
-from crossling.evaluate.bucc import bucc
-from crossling.evaluate.encode import Encoder
-from crossling.evaluate.files import Files, choose
-from crossling.evaluate.measured import Measured
-from crossling.evaluate.retrieval import tatoeba, translated_files
-from crossling.evaluate.scores import Row
-from crossling.evaluate.translated import evaluate_translator
-from crossling.evaluate.tuned import check_tuned, evaluate_tuned
-from crossling.evaluate.underway import UnderWay
+from crossling.core.errors import BadInput, Interrupted
+from crossling.core.resumable import file_state
+from crossling.evaluate.bucc import evaluate_bucc
+from crossling.evaluate.request import EvaluationRequest, Languages
+from crossling.evaluate.retrieval import evaluate_tatoeba, find_translation_files
+from crossling.evaluate.significance import TaskResult
+from crossling.evaluate.word_alignment import evaluate_word_alignment
+from crossling.finetune.finetune_scoring import check_tuned, evaluate_tuned
+from crossling.finetune.translation.translation_scoring import evaluate_translator
+from crossling.inference.sentence_encoder import Encoder
+from crossling.tasks import predictions, scores
+from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, FilesByPair, select_pairs
+from crossling.tasks.predictions import PartialResults
+from crossling.tasks.scores import ScoreRow
+
+Evaluate = Callable[[Languages], Iterator[TaskResult]]  # of one task, in some languages
 
 
 def evaluate(
-    model: Encoder | Path | str,  # a fine-tuned one by its folder, if no other tasks are asked for
-    tasks: Sequence[str],
-    data: Path | str,
-    out: Path | str | None = None,
+    model: Encoder | str | os.PathLike[str],
+    task: str | Sequence[str],
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
-    languages: Sequence[str] | None = None,  # `sw`, `de-en`; all that are there if not said
-    pooling: str = "mean",  # of positions to a sentence vector
-    methods: Sequence[str] = ("ot",),  # of word alignment
-    layers: Sequence[int] | None = None,  # to mine at, the universal one if not said; the others measure every layer
-    recompute: bool = False,  # of a fine-tuned model: its stored predictions are scored anew
-    plug_in: bool = False,  # of tatoeba: every sentence is read with its translation (VECO)
-) -> list[Row]:
-    """Score rows of all tasks; with `out` they are added to `out`/scores.jsonl, and what was found for every example is
-    kept in `out`/predictions, if the folder is for this model alone."""
-    asked = Asked(
-        [tasks] if isinstance(tasks, str) else tasks,
-        Path(data),
-        Path(out) if out is not None else None,
-        languages,
-        pooling,
-        methods,
-        layers,
-        recompute,
-        plug_in,
+    languages: Sequence[str] | None = None,
+    pooling: str = "mean",
+    method: str | Sequence[str] = "ot",
+    layers: Sequence[int] | None = None,
+    recompute: bool = False,
+    plug_in: bool = False,
+) -> list[ScoreRow]:
+    """Score a model on one or more tasks. An interrupted evaluation with `out` resumes when it is repeated.
+
+    Args:
+        model: Encoder (see `load`) for training-free tasks, or the folder of a fine-tuned model.
+        task: "tatoeba", "bucc2018", "word-alignment", "translation", or a data set of a fine-tuned model.
+        data: Folder of the benchmark data.
+        out: Folder to which the rows (scores.jsonl) and the predictions are added. Predictions are stored only if
+            the folder has scores of no other model.
+        languages: Languages or pairs to score, such as "sw" or "de-en". [default: all in `data`]
+        pooling: "mean" or "cls", for sentence vectors.
+        method: Word alignment by "ot", "argmax" or "itermax", or several of them.
+        layers: Layers for bucc2018. The other tasks score every layer. [default: the universal layer]
+        recompute: Score the stored predictions of a fine-tuned model again.
+        plug_in: For tatoeba: let each sentence attend to its translation (VECO's cross-attention).
+
+    Returns:
+        Score rows, as in scores.jsonl.
+
+    Raises:
+        BadInput: If a task, a language, an option or a file is invalid.
+        Interrupted: If the user stops it.
+
+    Example:
+        >>> rows = evaluate(load("runs/xlm_e"), ["tatoeba", "word-alignment"], "data", languages=["sw", "de-en"])
+        >>> rows[0]["metric"], rows[0]["value"]
+        ('accuracy', 41.3)
+    """
+    request = EvaluationRequest(
+        tasks=[task] if isinstance(task, str) else task,
+        data=Path(data),
+        out=Path(out) if out is not None else None,
+        languages=languages,
+        pooling=pooling,
+        methods=[method] if isinstance(method, str) else method,
+        layers=layers,
+        recompute=recompute,
+        plug_in=plug_in,
     )
-    shared = asked.check()
-    name = model.name if isinstance(model, Encoder) else str(model)
-    if TRANSLATION not in asked.tasks:
-        check_tuned(name, asked.tuned, asked.data)
-        for task in asked.tasks:
-            lacking = [language for language in languages or () if language not in (shared.get(task) or ())]
-            if lacking:
-                warnings.warn(f"{task}: nothing to score in {', '.join(lacking)}; left out there", stacklevel=2)
+    return evaluate_request(model, request)
+
+
+def evaluate_request(model: Encoder | str | os.PathLike[str], request: EvaluationRequest) -> list[ScoreRow]:
+    """Check a request and score the model, see `evaluate`."""
+    languages_of, recompute = request.check(), request.recompute
+    name = model.name if isinstance(model, Encoder) else os.fspath(model)
+    if TRANSLATION not in request.tasks:
+        check_tuned(name, request.finetuned, request.data)
+        for each in request.tasks:
+            missing = [
+                language for language in request.languages or () if language not in (languages_of.get(each) or ())
+            ]
+            if missing:
+                warnings.warn(f"{each}: no data for {', '.join(missing)}; skipped", stacklevel=3)
     try:
-        if TRANSLATION in asked.tasks:
-            return evaluate_translator(name, asked.data, asked.out, recompute, shared[TRANSLATION])
-        rows = _training_free(model, asked, shared)
-        for task in asked.tuned:
-            if task in shared:
-                rows += evaluate_tuned(name, asked.data, asked.out, task, recompute, shared[task])
+        if TRANSLATION in request.tasks:
+            return evaluate_translator(
+                name, request.data, request.out, recompute=recompute, languages=languages_of[TRANSLATION]
+            )
+        rows = _evaluate_training_free(model, request, languages_of)
+        for each in request.finetuned:
+            if each in languages_of:
+                rows += evaluate_tuned(
+                    name, request.data, request.out, task=each, recompute=recompute, languages=languages_of[each]
+                )
     except KeyboardInterrupt:
-        goes_on = f"what was scored by then is kept in {out}, and the same command goes on with the rest"
-        raise Interrupted(f"interrupted; {goes_on if out else 'nothing is kept without -o'}") from None
+        state = f"Finished scores are in {request.out}. Run the same command again to resume."
+        raise Interrupted(f"interrupted. {state if request.out else 'Nothing was stored.'}") from None
     return rows
 
 
-def _training_free(model: Encoder | Path | str, asked: Asked, shared: Mapping[str, Languages]) -> list[Row]:
-    tasks = [task for task in asked.free if task in shared]
+def _evaluate_training_free(
+    model: Encoder | str | os.PathLike[str], request: EvaluationRequest, languages_of: Mapping[str, Languages]
+) -> list[ScoreRow]:
+    tasks = [task for task in request.training_free if task in languages_of]
     if not tasks:
         return []
     if not isinstance(model, Encoder):
-        raise BadInput(f"{model}: {tasks[0]} takes a loaded model; give xl.load(...) of it")
-    chosen = [model.layer(layer) for layer in asked.layers] if asked.layers else [model.universal_layer]
-    measures: dict[str, Callable[[Languages], Iterator[Measured]]] = {
-        "tatoeba": lambda left: tatoeba(model, asked.data, left, asked.pooling, asked.plug_in),
-        "bucc2018": lambda left: bucc(model, asked.data, chosen, left, asked.pooling),
-        "word-alignment": lambda left: word_alignment(model, asked.data, left, asked.methods),
+        raise BadInput(f"{model}: {tasks[0]} needs a loaded model. Give crossling.load({os.fspath(model)!r}).")
+    data, pooling = request.data, request.pooling
+    layers = [model.resolve_layer(layer) for layer in request.layers or [model.universal_layer]]
+    evaluations: dict[str, Evaluate] = {
+        "tatoeba": lambda languages: evaluate_tatoeba(model, data, languages, pooling, request.plug_in),
+        "bucc2018": lambda languages: evaluate_bucc(model, data, layers, languages, pooling),
+        "word-alignment": lambda languages: evaluate_word_alignment(model, data, languages, request.methods),
     }
-    keep = asked.out is not None and _alone(asked.out, model.name)
-    ways = {"pooling": asked.pooling, "methods": [*asked.methods], "layers": chosen, "plug_in": asked.plug_in}
-    what = {"model": model.name, "weights": model.fingerprint(), **ways} if asked.out else {}
-    rows: list[Row] = []
+    if request.out is None:
+        return [row for task in tasks for result in evaluations[task](languages_of[task]) for row in result.rows]
+    has_own_folder = _has_own_folder(request.out, model.name)
+    options = {"pooling": pooling, "methods": [*request.methods], "layers": layers, "plug_in": request.plug_in}
+    description = {"model": model.name, "weights": model.fingerprint(), **options}
+    rows: list[ScoreRow] = []
     for task in tasks:
-        there = choose(TASKS[task](asked.data), shared[task], asked.data / task)
-        if asked.out is None:
-            rows += [row for found in measures[task](shared[task]) for row in found.rows]
-            continue
-        if asked.plug_in:
-            there = {name: [*files, *translated_files(files)] for name, files in there.items()}
-        work = UnderWay(asked.out, task, what)
-        rows += _gone_on_with(work, there, measures[task], keep)
-        scores.add(asked.out / "scores.jsonl", rows)
-        work.finish()
+        files = select_pairs(TRAINING_FREE_TASKS[task](data), languages_of[task], data / task)
+        if request.plug_in:
+            files = {name: [*paths, *find_translation_files(paths)] for name, paths in files.items()}
+        partial = PartialResults(request.out, task, description)
+        rows += _evaluate_or_resume(partial, files, evaluations[task], store_predictions=has_own_folder)
+        scores.add_scores(request.out / "scores.jsonl", rows)
+        partial.finish()
     return rows
 
 
-def _gone_on_with(
-    work: UnderWay, there: Files, measure: Callable[[Languages], Iterator[Measured]], keep: bool
-) -> list[Row]:
-    """Rows of all sets of a task; what was measured before is not measured again."""
-    state = {name: _state(files) for name, files in there.items()}
-    rows = {name: before for name in there if (before := work.rows(name, state[name])) is not None}
-    left = [name for name in there if name not in rows]
-    parts: Counter[str] = Counter()
-    for found in measure(left) if left else ():
-        rows.setdefault(found.set, []).extend(found.rows)
-        if keep:
-            predictions.write(work.place, work.task, found.split, found.language, found.examples, found.variant)
-        parts[found.set] += 1
-        if parts[found.set] == found.parts:
-            work.add(found.set, state[found.set], rows[found.set])
-    return [row for name in there for row in rows[name]]
+def _evaluate_or_resume(
+    partial: PartialResults, files: FilesByPair, evaluate_pairs: Evaluate, *, store_predictions: bool
+) -> list[ScoreRow]:
+    """Return the rows of all language pairs of a task. Evaluate those that `partial` does not have."""
+    state = {name: file_state(paths) for name, paths in files.items()}
+    rows = {name: before for name in files if (before := partial.done(name, state[name])) is not None}
+    remaining = [name for name in files if name not in rows]
+    finished_parts: Counter[str] = Counter()
+    for result in evaluate_pairs(remaining) if remaining else ():
+        name = result.name
+        rows.setdefault(name, []).extend(result.rows)
+        if store_predictions:
+            predictions.write_predictions(
+                partial.folder,
+                task=partial.task,
+                split=result.split,
+                language=result.language,
+                rows=result.examples,
+                direction=result.variant,
+            )
+        finished_parts[name] += 1
+        if finished_parts[name] == result.parts:
+            partial.record(name, rows[name], state[name])
+    return [row for name in files for row in rows[name]]
 
 
-def _state(files: Sequence[Path]) -> str:
-    """Another one as soon as a file has changed."""
-    told = ((file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()])
-    return " ".join(map(str, chain.from_iterable(told)))
-
-
-def _alone(out: Path, model: str) -> bool:
-    """Whether predictions, which do not say whose they are, can be kept there."""
+def _has_own_folder(out: Path, model: str) -> bool:
+    """Return False and warn if the folder has scores of other models. Predictions do not name their model."""
     file = out / "scores.jsonl"
-    rows = scores.read(file) if file.exists() else []
-    others = {row["model"] for row in rows if row["task"] in TASKS} - {model}
+    rows = scores.read_scores(file) if file.exists() else []
+    others = {row["model"] for row in rows if row["task"] in TRAINING_FREE_TASKS} - {model}
     if others:
         warnings.warn(
-            f"{out}: has scores of {min(others)} too, so no predictions of {model} are kept there; give each model a"
-            " folder of its own",
-            stacklevel=3,
+            f"{out}: contains scores of {min(others)}, so the predictions of {model} are not stored. Use one folder per"
+            " model",
+            stacklevel=4,
         )
     return not others

@@ -1,14 +1,14 @@
-"""Sentence retrieval on Tatoeba: of all sentences of the other language, is the nearest by cosine the translation?
+"""Sentence retrieval on Tatoeba: accuracy of the nearest sentence of the other language by cosine.
 
 Protocol `sweep`: pooling and cosine as in XTREME, but at every layer and in both directions. Equal sentences of a side
-are one candidate, and finding it is right for each of their lines.
+are one candidate, and finding it is correct for each of their lines.
 
-Protocol `xtreme`: what its scripts compute. English asks, the mean of all positions but padding, one layer; equal
-sentences are candidates each for itself, of which the first is found, so that it is wrong for the lines of the others.
+Protocol `xtreme`: what its scripts compute. English sentences are the queries, pooled by mean, at one layer. Equal
+sentences are separate candidates. The first is found, so the lines of the others count as wrong.
 
-Protocol `plug-in`: as `sweep`, but a vector is that of a sentence read with its translation (VECO's cross-attention).
+Protocol `plug-in`: as `sweep`, but each sentence attends to its translation (VECO's cross-attention).
 """
-# N lines of the asking side, M of the other, both distinct where it says so; K layers with the embeddings, D width
+# N lines or distinct sentences of the query side, M of the other; K layers with the embeddings, D width
 # P pairs of protocol and layer
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from crossling.benchmarks.lines import read_lines
-from crossling.corpora.languages import canonical
-from crossling.errors import BadInput
-from crossling.evaluate.cosine import unit
-from crossling.evaluate.encode import Encoder
-from crossling.evaluate.files import choose, tatoeba_files
-from crossling.evaluate.measured import Measured, numbers, pair_name
-from crossling.evaluate.predictions import Predicted
-from crossling.evaluate.scores import Row, Score
-from crossling.progress import Counted
-from crossling.transfer.cuts import gathered
+from crossling.core.errors import BadInput
+from crossling.core.progress import Progress, count_truncations
+from crossling.corpora.languages import canonical_code
+from crossling.evaluate.significance import TaskResult, pair_name, values_with_intervals
+from crossling.inference.pooling import normalize_vectors
+from crossling.inference.sentence_encoder import Encoder
+from crossling.tasks.benchmark_files import find_tatoeba_files, select_pairs
+from crossling.tasks.predictions import ExamplePrediction
+from crossling.tasks.readers import read_lines
+from crossling.tasks.scores import Score, ScoreRow
 
-QUERIES_AT_ONCE = 1024
-MEMORY = 2 << 30  # bytes of sentence vectors at all layers that are kept at once
-# The languages the papers average over: InfoXLM Tables 2 and 3 (with and without bitext), XLM-E §4.6.
+QUERIES_PER_BLOCK = 1024
+MAX_VECTOR_BYTES = 2 << 30  # of sentence vectors at all layers in memory
+# The languages that the papers average over: InfoXLM Tables 2 and 3 (with and without bitext), XLM-E §4.6.
 WITH_BITEXT = "ar bg de el es fr hi ru sw th tr ur vi zh"
 WITHOUT_BITEXT = "af bn et eu fa fi he hu id it ja jv ka kk ko ml mr nl pt ta te tl"
 LISTS = {
@@ -44,280 +43,312 @@ LISTS = {
 }
 PLUG_IN = "plug-in"
 
-Read = str | tuple[str, str]  # what a vector is of: a sentence, or one with its translation
+RetrievalInput = str | tuple[str, str]  # a sentence, or a sentence with its translation
 
 
 @dataclass(frozen=True)
-class Side:
+class RetrievalSide:
+    """The sentences of one language."""
+
     language: str
     sentences: list[str]
-    file: Path | None = None  # they were read from
-    translations: list[str] | None = None  # what each is read with, where cross-attention is plugged in
+    file: Path | None = None
+    translations: list[str] | None = None  # of each sentence, if cross-attention is plugged in
 
     @property
-    def read(self) -> list[Read]:
+    def inputs(self) -> list[RetrievalInput]:
+        """Inputs of the encoder."""
         return list(
             self.sentences if self.translations is None else zip(self.sentences, self.translations, strict=True)
         )
 
 
 @dataclass(frozen=True)
-class Bitext:
-    """Two sides; line i of one translates line i of the other."""
+class RetrievalPair:
+    """Two sides. Line i of one is the translation of line i of the other."""
 
-    first: Side
-    second: Side
+    first: RetrievalSide
+    second: RetrievalSide
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[RetrievalSide, RetrievalSide]:
+        """Both sides."""
         return self.first, self.second
 
     @property
     def name(self) -> str:
+        """Language codes, such as `de-en`."""
         return f"{self.first.language}-{self.second.language}"
 
 
-def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[Bitext]:
-    """All pairs of DATA/tatoeba/v1, or those of the languages, in the order of their names."""
-    chosen = choose(tatoeba_files(data), languages, data / "tatoeba")
-    names = {file.name.split(".")[1] for files in chosen.values() for file in files}
+def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[RetrievalPair]:
+    """Return all pairs of DATA/tatoeba/v1 in the order of their names, or those of some languages."""
+    selected = select_pairs(find_tatoeba_files(data), languages, data / "tatoeba")
+    names = {file.name.split(".")[1] for files in selected.values() for file in files}
     return [_read_pair(data / "tatoeba" / "v1", name) for name in sorted(names)]
 
 
-def tatoeba(
+def evaluate_tatoeba(
     encoder: Encoder,
     data: Path,
     languages: Sequence[str] | None = None,
     pooling: str = "mean",
-    plug_in: bool = False,  # every sentence is read with its translation
-) -> Iterator[Measured]:
-    """Each pair of languages in both directions."""
-    bitexts = read_tatoeba(data, languages)
+    plug_in: bool = False,
+) -> Iterator[TaskResult]:
+    """Yield the results of each language pair in both directions. With `plug_in`, sentences attend to translations."""
+    pairs = read_tatoeba(data, languages)
     if plug_in:
-        encoder.check_plug_in()
-        bitexts = [_translated(bitext) for bitext in bitexts]
-    groups = list(_groups(bitexts, encoder))
-    distinct_of = [
-        dict.fromkeys(each for bitext in group for side in bitext.sides for each in side.read) for group in groups
+        encoder.check_cross_attention()
+        pairs = [_add_translations(pair) for pair in pairs]
+    groups = list(_group_by_memory(pairs, encoder))
+    inputs_by_group = [
+        dict.fromkeys(each for pair in group for side in pair.sides for each in side.inputs) for group in groups
     ]
-    with gathered("tatoeba"), Counted("tatoeba: sentences", sum(map(len, distinct_of))) as progress:
-        for group, distinct in zip(groups, distinct_of, strict=True):
-            rows = {each: row for row, each in enumerate(distinct)}
-            sentences = [each if isinstance(each, str) else each[0] for each in distinct]
-            translations = [each[1] for each in distinct] if plug_in else None
-            pooled_KND = unit(encoder.pooled(sentences, pooling, told=progress.add, translations=translations))
-            yield from _both_ways(encoder, group, rows, pooled_KND, pooling)
+    with count_truncations("tatoeba"), Progress("tatoeba: sentences", sum(map(len, inputs_by_group))) as progress:
+        for group, inputs in zip(groups, inputs_by_group, strict=True):
+            sentences = [each if isinstance(each, str) else each[0] for each in inputs]
+            translations = [each[1] for each in inputs] if plug_in else None
+            vectors_KND = encoder.encode_layers(
+                sentences, pooling, on_batch=progress.advance, translations=translations
+            )
+            rows = {each: row for row, each in enumerate(inputs)}
+            yield from _score_group(encoder, group, rows, normalize_vectors(vectors_KND), pooling)
 
 
-def _both_ways(
-    encoder: Encoder, group: Sequence[Bitext], rows: dict[Read, int], pooled_KND: np.ndarray, pooling: str
-) -> Iterator[Measured]:
-    for bitext in group:
-        first, second = (_Lines.of(side.read) for side in bitext.sides)
-        first_KND, second_KMD = (pooled_KND[:, [rows[each] for each in side.distinct]] for side in (first, second))
-        pairs = [
-            nearest_both(one_ND, other_MD, encoder.model.device)
+def _score_group(
+    encoder: Encoder,
+    group: Sequence[RetrievalPair],
+    rows: dict[RetrievalInput, int],
+    vectors_KND: np.ndarray,
+    pooling: str,
+) -> Iterator[TaskResult]:
+    for pair in group:
+        first, second = (_DistinctLines.of(side.inputs) for side in pair.sides)
+        first_KND, second_KMD = (vectors_KND[:, [rows[each] for each in side.distinct]] for side in (first, second))
+        nearest = [
+            nearest_in_both_directions(one_ND, other_MD, encoder.model.device)
             for one_ND, other_MD in zip(first_KND, second_KMD, strict=True)
         ]
-        forward_KN, back_KM = (np.stack(found) for found in zip(*pairs, strict=True))
-        yield _scored(encoder, bitext, bitext.sides, second.found(forward_KN[:, first.of_line]), second, pooling)
-        yield _scored(encoder, bitext, bitext.sides[::-1], first.found(back_KM[:, second.of_line]), first, pooling)
+        forward_KN, backward_KM = (np.stack(by_layer) for by_layer in zip(*nearest, strict=True))
+        yield _score(encoder, pair, pair.first, second.first_line[forward_KN[:, first.of_line]], second, pooling)
+        yield _score(encoder, pair, pair.second, first.first_line[backward_KM[:, second.of_line]], first, pooling)
 
 
-def xtreme_layer(layers: int) -> int:
-    """XTREME leaves out the embeddings and takes index 7 of 12 blocks, the 8th, and index 13 of 24, the 14th. It knows
-    no other depths: there it is the block two thirds up, as 8 of 12."""
-    return {12: 8, 24: 14}.get(layers, round(layers * 2 / 3))
+def xtreme_tatoeba_layer(num_layers: int) -> int:
+    """Return the layer of XTREME's script: index 7 of 12 blocks, the 8th, and index 13 of 24, the 14th.
+
+    Models of another depth use the layer at two thirds, as 8 of 12.
+    """
+    return {12: 8, 24: 14}.get(num_layers, round(num_layers * 2 / 3))
 
 
-def by_list(rows: Sequence[Row]) -> list[Row]:
-    """The Tatoeba rows once more for each list of the papers they belong to, under its name; a list that is not whole
-    says so: `tatoeba-36 (28 of 36)`."""
-    found = []
-    for name, names in LISTS.items():
-        languages = names.split()
-        chosen = [row for row in rows if row["task"] == "tatoeba" and row["language"] in languages]
-        present = len({row["language"] for row in chosen})
+def group_by_paper_list(rows: Sequence[ScoreRow]) -> list[ScoreRow]:
+    """Return the Tatoeba rows once for each list of the papers that contains them, with its name as the task.
+
+    The name of an incomplete list shows it: `tatoeba-36 (28 of 36)`.
+    """
+    grouped = []
+    for name, codes in LISTS.items():
+        languages = codes.split()
+        members = [row for row in rows if row["task"] == "tatoeba" and row["language"] in languages]
+        present = len({row["language"] for row in members})
         title = name if present == len(languages) else f"{name} ({present} of {len(languages)})"
-        found += [{**row, "task": title} for row in chosen]
-    return found
+        grouped += [{**row, "task": title} for row in members]
+    return grouped
 
 
-def accuracy(query_ND: np.ndarray, candidate_ND: np.ndarray, candidates: Sequence[str]) -> float:
-    """Percent of queries whose nearest candidate is the sentence of their own line; equal ones are one candidate."""
-    lines = _Lines.of(candidates)
-    found_N, _ = nearest_both(unit(query_ND), unit(candidate_ND[lines.first_line]))
-    return 100 * float(np.mean(found_N == lines.of_line))
+def retrieval_accuracy(query_ND: np.ndarray, candidate_ND: np.ndarray, candidates: Sequence[str]) -> float:
+    """Return the percentage of queries whose nearest candidate is the sentence of their line. Equal ones count once."""
+    lines = _DistinctLines.of(candidates)
+    nearest_N, _ = nearest_in_both_directions(
+        normalize_vectors(query_ND), normalize_vectors(candidate_ND[lines.first_line])
+    )
+    return 100 * float(np.mean(nearest_N == lines.of_line))
 
 
-def nearest_both(
+def nearest_in_both_directions(
     first_ND: np.ndarray, second_MD: np.ndarray, device: torch.device | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each unit vector the row of the nearest on the other side, [N] and [M]; of equals the first. No more than
-    QUERIES_AT_ONCE x M similarities at a time."""
+    """Return the row of the nearest vector of the other side for each vector, [N] and [M]. The first of equals counts.
+
+    The vectors must have length one. Computes at most QUERIES_PER_BLOCK x M similarities at a time.
+    """
     second = torch.from_numpy(second_MD).to(device)
     best_M = torch.full((len(second_MD),), -torch.inf, dtype=second.dtype, device=device)
-    back_M = torch.zeros(len(second_MD), dtype=torch.long, device=device)
+    backward_M = torch.zeros(len(second_MD), dtype=torch.long, device=device)
     forward = []
-    for start in range(0, len(first_ND), QUERIES_AT_ONCE):
-        cosine_BM = torch.from_numpy(first_ND[start : start + QUERIES_AT_ONCE]).to(device) @ second.T
+    for start in range(0, len(first_ND), QUERIES_PER_BLOCK):
+        cosine_BM = torch.from_numpy(first_ND[start : start + QUERIES_PER_BLOCK]).to(device) @ second.T
         forward.append(cosine_BM.argmax(dim=1).cpu().numpy())
         largest_M, row_M = cosine_BM.max(dim=0)
-        back_M = torch.where(largest_M > best_M, row_M + start, back_M)
+        backward_M = torch.where(largest_M > best_M, row_M + start, backward_M)
         best_M = torch.maximum(largest_M, best_M)
-    return np.concatenate(forward), back_M.cpu().numpy()
+    return np.concatenate(forward), backward_M.cpu().numpy()
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """Lines of one side and the distinct sentences they are."""
+class _DistinctLines:
+    """The distinct inputs of one side and the lines they occur in."""
 
-    distinct: list[Read]
-    of_line: np.ndarray  # which of the distinct a line is
-    first_line: np.ndarray  # of each of the distinct
+    distinct: list[RetrievalInput]
+    of_line: np.ndarray  # line -> position among the distinct inputs
+    first_line: np.ndarray  # distinct input -> first line
 
     @classmethod
-    def of(cls, sentences: Sequence[Read]) -> _Lines:
-        place: dict[Read, int] = {}
-        of_line = np.array([place.setdefault(sentence, len(place)) for sentence in sentences])
-        return cls(list(place), of_line, np.unique(of_line, return_index=True)[1])
-
-    def found(self, distinct_KN: np.ndarray) -> np.ndarray:
-        """Their first lines."""
-        return self.first_line[distinct_KN]
+    def of(cls, inputs: Sequence[RetrievalInput]) -> _DistinctLines:
+        position: dict[RetrievalInput, int] = {}
+        of_line = np.array([position.setdefault(each, len(position)) for each in inputs])
+        return cls(list(position), of_line, np.unique(of_line, return_index=True)[1])
 
 
-def _scored(
-    encoder: Encoder, bitext: Bitext, sides: Sequence[Side], found_KN: np.ndarray, candidates: _Lines, pooling: str
-) -> Measured:
-    """One direction; `found_KN` are lines of the candidates."""
-    query, _ = sides
-    language, direction = _names(bitext, query)
-    lines, plugged = len(query.sentences), query.translations is not None
-    merged_KN = found_KN == candidates.first_line[candidates.of_line]
+def _score(
+    encoder: Encoder,
+    pair: RetrievalPair,
+    query: RetrievalSide,
+    found_KN: np.ndarray,
+    candidates: _DistinctLines,
+    pooling: str,
+) -> TaskResult:
+    """Score one direction. `found_KN` are lines of the candidates."""
+    language, direction = _language_and_direction(pair, query)
+    lines, has_translations = len(query.sentences), query.translations is not None
+    correct_KN = found_KN == candidates.first_line[candidates.of_line]
     score = Score(
         model=encoder.name,
         task="tatoeba",
-        protocol=PLUG_IN if plugged else "sweep",
+        protocol=PLUG_IN if has_translations else "sweep",
         metric="accuracy",
         language=language,
         direction=direction,
         pooling=pooling,
-        setting=PLUG_IN if plugged else "training-free",
+        setting=PLUG_IN if has_translations else "training-free",
         seed=encoder.seed,
         examples=lines,
         value=0,
     )
-    by_protocol = {f"{score.protocol}/accuracy": merged_KN}
-    places = [(score.protocol, layer, right_N) for layer, right_N in enumerate(merged_KN)]
-    if direction == "en-xx" and pooling == "mean" and not plugged:
-        layer = xtreme_layer(encoder.layers)
-        own_KN = found_KN == np.arange(lines)
-        by_protocol["xtreme/accuracy"] = own_KN
-        places.append(("xtreme", layer, own_KN[layer]))
-    right_NP = np.stack([right_N for *_, right_N in places], axis=1)
-    measured = numbers("accuracy", np.stack([right_NP, np.ones_like(right_NP)], axis=-1))
+    by_protocol = {f"{score.protocol}/accuracy": correct_KN}
+    columns = [(score.protocol, layer, correct_N) for layer, correct_N in enumerate(correct_KN)]
+    if direction == "en-xx" and pooling == "mean" and not has_translations:
+        layer = xtreme_tatoeba_layer(encoder.num_layers)
+        own_line_KN = found_KN == np.arange(lines)
+        by_protocol["xtreme/accuracy"] = own_line_KN
+        columns.append(("xtreme", layer, own_line_KN[layer]))
+    correct_NP = np.stack([correct_N for *_, correct_N in columns], axis=1)
+    values = values_with_intervals("accuracy", np.stack([correct_NP, np.ones_like(correct_NP)], axis=-1))
     rows = [
         replace(score, protocol=protocol, layer=layer, value=value, low=low, high=high).row()
-        for (protocol, layer, _), (value, low, high) in zip(places, measured, strict=True)
+        for (protocol, layer, _), (value, low, high) in zip(columns, values, strict=True)
     ]
     examples = (
-        Predicted(
+        ExamplePrediction(
             str(line + 1),
             (found_KN[:, line] + 1).tolist(),
-            {label: [[int(right), 1] for right in right_KN[:, line]] for label, right_KN in by_protocol.items()},
+            {label: [[int(correct), 1] for correct in by_layer[:, line]] for label, by_layer in by_protocol.items()},
         )
         for line in range(lines)
     )
-    variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * plugged])
-    return Measured(bitext.name, rows, "tatoeba", "test", language, variant, examples, parts=2)
+    variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * has_translations])
+    return TaskResult(
+        name=pair.name,
+        rows=rows,
+        task="tatoeba",
+        split="test",
+        language=language,
+        variant=variant,
+        examples=examples,
+        parts=2,
+    )
 
 
-def _groups(bitexts: Sequence[Bitext], encoder: Encoder) -> Iterator[list[Bitext]]:
-    """Neighbouring pairs whose sentences are embedded together: batches of one length over all of them, and the
-    sentences they share only once, as far as memory goes."""
-    group: list[Bitext] = []
-    seen: set[Read] = set()
-    for bitext in bitexts:
-        width = encoder.width * (1 if bitext.first.translations is None else 2)
-        room = MEMORY // (4 * width * (encoder.layers + 1))  # sentences
-        new = {each for side in bitext.sides for each in side.read}
-        if group and len(seen | new) > room:
+def _group_by_memory(pairs: Sequence[RetrievalPair], encoder: Encoder) -> Iterator[list[RetrievalPair]]:
+    """Yield consecutive pairs whose vectors fit in memory together.
+
+    Their sentences are batched by length together, and sentences in several pairs are encoded once.
+    """
+    group: list[RetrievalPair] = []
+    inputs: set[RetrievalInput] = set()
+    for pair in pairs:
+        width = encoder.hidden_size * (1 if pair.first.translations is None else 2)
+        max_inputs = MAX_VECTOR_BYTES // (4 * width * (encoder.num_layers + 1))
+        new = {each for side in pair.sides for each in side.inputs}
+        if group and len(inputs | new) > max_inputs:
             yield group
-            group, seen = [], set()
-        group.append(bitext)
-        seen |= new
+            group, inputs = [], set()
+        group.append(pair)
+        inputs |= new
     if group:
         yield group
 
 
-def _read_pair(folder: Path, name: str) -> Bitext:
+def _read_pair(folder: Path, name: str) -> RetrievalPair:
     codes = name.split("-")
     if len(codes) != 2:
-        raise BadInput(f"{folder}: the name tatoeba.{name} is no pair of languages, expected XXX-YYY; rename the file")
+        raise BadInput(f"{folder}: tatoeba.{name} is not a language pair. Rename the files to tatoeba.XXX-YYY.*.")
     sides = []
     for code in codes:
         path = folder / f"tatoeba.{name}.{code}"
-        sentences = _read_sentences(path)
-        sides.append(Side(canonical(code), sentences, path))
+        sides.append(RetrievalSide(canonical_code(code), _read_sentences(path), path))
     first, second = sides
     if len(first.sentences) != len(second.sentences):
         raise BadInput(
             f"{folder / f'tatoeba.{name}'}: {len(first.sentences)} lines in .{codes[0]} but {len(second.sentences)} "
-            f"in .{codes[1]}, expected line i to translate line i; fetch the files again"
+            f"in .{codes[1]}. Expected line i to translate line i. Download the files again."
         )
-    return Bitext(first, second)
+    return RetrievalPair(first, second)
 
 
 def _read_sentences(path: Path) -> list[str]:
     sentences = read_lines(path)
-    if not all(sentence.strip() for sentence in sentences):
-        line = next(number for number, sentence in enumerate(sentences, start=1) if not sentence.strip())
-        raise BadInput(f"{path}: line {line} is empty, expected a sentence; remove the line from both sides")
+    for number, sentence in enumerate(sentences, start=1):
+        if not sentence.strip():
+            raise BadInput(f"{path}: line {number}: empty, expected a sentence. Remove the line from both sides.")
     return sentences
 
 
-def _translated(bitext: Bitext) -> Bitext:
-    """Each side with its sentences in the language of the other: tatoeba/translated/eng/tatoeba.deu-eng.deu is in
-    English. Equal sentences are read with the translation of the first, so that they stay one candidate."""
-    return Bitext(*(_with_translations(*sides) for sides in (bitext.sides, bitext.sides[::-1])))
+def _add_translations(pair: RetrievalPair) -> RetrievalPair:
+    """Add the translation of each sentence into the language of the other side.
+
+    The file tatoeba/translated/eng/tatoeba.deu-eng.deu is in English. Equal sentences get the translation of the first,
+    so that they stay one candidate.
+    """
+    return RetrievalPair(*(_with_translations(*sides) for sides in (pair.sides, pair.sides[::-1])))
 
 
-def translated_files(files: Sequence[Path]) -> list[Path]:
-    """What is read beside the two files of a pair where cross-attention is plugged in, as far as it is there."""
+def find_translation_files(files: Sequence[Path]) -> list[Path]:
+    """Return the existing translations of the two files of a pair, for cross-attention."""
     plain = [file.with_suffix("") if file.suffix == ".gz" else file for file in files]
-    paths = [_translation(one, other) for one in plain for other in plain if one != other]
+    paths = [_translation_file(one, other) for one in plain for other in plain if one != other]
     return [file for path in paths for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()]
 
 
-def _translation(file: Path, other: Path) -> Path:
-    """Of a file of one side into the language of the other."""
+def _translation_file(file: Path, other: Path) -> Path:
+    """Return the path of the translation of one side into the language of the other."""
     return file.parents[1] / "translated" / other.suffix[1:] / file.name
 
 
-def _with_translations(side: Side, other: Side) -> Side:
+def _with_translations(side: RetrievalSide, other: RetrievalSide) -> RetrievalSide:
     assert side.file is not None and other.file is not None  # noqa: PT018
-    path = _translation(side.file, other.file)
+    path = _translation_file(side.file, other.file)
     if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
         raise BadInput(
-            f"{path}: no such file, plain or .gz; to plug cross-attention in, put the lines of {side.file.name} there,"
-            f" translated into {other.language}"
+            f"{path}: no such file, plain or .gz. Put the lines of {side.file.name}, translated into {other.language}, "
+            "there, or omit --plug-in."
         )
     translations = _read_sentences(path)
     if len(translations) != len(side.sentences):
         raise BadInput(
-            f"{path}: {len(translations)} lines, but {side.file} has {len(side.sentences)}, expected line i to"
-            f" translate line i; line {min(len(translations), len(side.sentences)) + 1} of one has no partner"
+            f"{path}: {len(translations)} lines, but {side.file} has {len(side.sentences)}. Expected line i to "
+            "translate line i. Translate the file again."
         )
-    first: dict[str, str] = {}
-    same = [first.setdefault(*each) for each in zip(side.sentences, translations, strict=True)]
-    return replace(side, translations=same)
+    first_translation: dict[str, str] = {}
+    pairs = zip(side.sentences, translations, strict=True)
+    return replace(side, translations=[first_translation.setdefault(*pair) for pair in pairs])
 
 
-def _names(bitext: Bitext, query: Side) -> tuple[str, str]:
-    """Language and direction of a row."""
-    language = pair_name(bitext.first.language, bitext.second.language)
+def _language_and_direction(pair: RetrievalPair, query: RetrievalSide) -> tuple[str, str]:
+    """Return the language and the direction of a score row."""
+    language = pair_name(pair.first.language, pair.second.language)
     if "-" not in language:
         return language, "en-xx" if query.language == "en" else "xx-en"
-    [candidate] = [side.language for side in bitext.sides if side is not query]
+    [candidate] = [side.language for side in pair.sides if side is not query]
     return language, f"{query.language}-{candidate}"

@@ -1,14 +1,15 @@
-"""Whether one model is really better than another: a paired test on what both said of the same examples.
+"""Paired significance tests: is one model better than another on the same examples?
 
-The outcomes of all languages of a task are compared at once. Where languages have the same examples, as translations of
-one test set have, they are drawn together: their outcomes hang together.
+All languages of a task are compared in one test. Languages with the same example ids, such as the translations of one
+test set, are resampled together, since their results are correlated.
 """
+# N examples, K layers, S statistics
 # N examples, L languages, S statistics
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -16,73 +17,120 @@ from typing import Any
 
 import numpy as np
 
-from crossling.benchmarks.sets import SETS
-from crossling.errors import BadInput
-from crossling.evaluate import predictions
-from crossling.evaluate.measured import VALUES
-from crossling.metrics import METRICS
-from crossling.metrics.bootstrap import Difference, Value, paired
-from crossling.progress import Progress
+from crossling.core.errors import BadInput
+from crossling.core.progress import Progress
+from crossling.tasks import predictions
+from crossling.tasks.bootstrap import PairedDifference, ValueFunction, bootstrap_intervals, paired_test
+from crossling.tasks.metrics import METRICS, f1, proportion
+from crossling.tasks.predictions import ExamplePrediction
+from crossling.tasks.registry import DATASETS
+from crossling.tasks.scores import ScoreRow
+from crossling.tasks.translation_metrics import TRANSLATION_METRICS
 
-Layers = Mapping[tuple[str, str], int]  # (task, metric with protocol) -> the layer to compare a model at
+
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """Scores and predictions of one test set in one direction or with one method."""
+
+    name: str  # language pair of the files, such as `de-en`
+    rows: list[ScoreRow]
+    task: str
+    split: str
+    language: str
+    variant: str | None  # direction, method or pooling, if the language has several results
+    examples: Iterable[ExamplePrediction]  # predictions and statistics by layer, None for layers that were not scored
+    parts: int = 1  # number of results with this name
+
+
+# Metrics as functions of summed statistics [..., S], in percent [...].
+METRIC_VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "accuracy": proportion,  # [correct, total]
+    "aer": lambda sums: proportion(np.stack([sums[..., 1] - sums[..., 0], sums[..., 1]], axis=-1)),  # see aer_counts
+    "precision": lambda sums: proportion(sums[..., [0, 1]]),  # [correct, predicted, gold]
+    "recall": lambda sums: proportion(sums[..., [0, 2]]),
+    "f1": f1,
+    **{metric.name: metric.value for metric in TRANSLATION_METRICS},
+}
+
+
+def values_with_intervals(metric: str, statistics_NKS: np.ndarray) -> list[tuple[float, float, float]]:
+    """Return the value of each layer with its 95% bootstrap interval over the examples."""
+    value_K = METRIC_VALUES[metric](statistics_NKS.sum(axis=0))
+    low_K, high_K = bootstrap_intervals(METRIC_VALUES[metric], statistics_NKS)
+    return list(zip(value_K.tolist(), low_K.tolist(), high_K.tolist(), strict=True))
+
+
+def pair_name(first: str, second: str) -> str:
+    """Return the language of a score row: the other language of a pair with English, else both codes."""
+    others = [language for language in (first, second) if language != "en"]
+    return others[0] if len(others) == 1 else f"{first}-{second}"
+
+
+Layers = Mapping[tuple[str, str], int]  # (task, metric with protocol) -> layer at which the model is compared
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """Of one file of predictions: what each example adds to one metric."""
+class ExampleStatistics:
+    """Statistics of one metric for every example of a prediction file."""
 
     ids: tuple[str, ...]
     statistics_NS: np.ndarray
 
 
 @dataclass(frozen=True)
-class Compared:
+class ModelComparison:
+    """Difference of two models on one metric of one task."""
+
     task: str
     metric: str  # with its protocol, as in the predictions: "xtreme/accuracy"
-    variant: str  # direction, method; nothing if there is one only
+    variant: str  # direction or method; empty if there is one only
     split: str
     languages: int
-    examples: int  # of all of them
+    examples: int  # of all languages
     first: str
     second: str
-    difference: Difference
+    difference: PairedDifference
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelPredictions:
+    """A model and the folders of its predictions."""
+
     name: str
-    folders: Sequence[Path]  # that may hold predictions
+    folders: Sequence[Path]
     layers: Layers
 
 
 Key = tuple[str, str, str, str]  # task, split, variant, metric
 
 
-def compare(models: Sequence[Model]) -> list[Compared]:
-    """Every two models, on every metric of every task that both have predictions of."""
-    measured = [_outcomes(model) for model in models]
-    found = []
+def compare_models(models: Sequence[ModelPredictions]) -> list[ModelComparison]:
+    """Compare every two models on every metric for which both have predictions."""
+    statistics = [_read_statistics(model) for model in models]
+    comparisons = []
     pairs = [
         (one, other, key)
         for one, other in combinations(range(len(models)), 2)
-        for key in measured[one]
-        if key in measured[other]
+        for key in statistics[one]
+        if key in statistics[other]
     ]
-    with Progress("comparing", len(pairs), shown=len(pairs) > 20) as progress:
+    with Progress("compare", len(pairs), enabled=len(pairs) > 20) as progress:
         for done, (one, other, key) in enumerate(pairs, start=1):
-            result = _compare(key, measured[one][key], measured[other][key])
+            result = _compare(key, statistics[one][key], statistics[other][key])
             progress.update(done, key[0])
             if result is not None:
                 languages, examples, difference = result
                 task, split, variant, metric = key
                 names = (models[one].name, models[other].name)
-                found.append(Compared(task, metric, variant, split, languages, examples, *names, difference))
-    return found
+                comparisons.append(
+                    ModelComparison(task, metric, variant, split, languages, examples, *names, difference)
+                )
+    return comparisons
 
 
 def _compare(
-    key: Key, first: Mapping[str, Outcomes], second: Mapping[str, Outcomes]
-) -> tuple[int, int, Difference] | None:
+    key: Key, first: Mapping[str, ExampleStatistics], second: Mapping[str, ExampleStatistics]
+) -> tuple[int, int, PairedDifference] | None:
     value = _value(key[0], key[3])
     common = [code for code in first if code in second and first[code].ids == second[code].ids]
     if value is None or not common:
@@ -94,64 +142,67 @@ def _compare(
         [np.stack([side[code].statistics_NS for code in codes], axis=1) for codes in blocks.values()]
         for side in (first, second)
     )
-    return len(common), sum(len(first[code].ids) for code in common), paired(value, one, other)
+    return len(common), sum(len(first[code].ids) for code in common), paired_test(value, one, other)
 
 
-def _value(task: str, label: str) -> Value | None:
-    """How a metric is computed from sums; none for one that is not known any more."""
-    if task in SETS:
-        return next((METRICS[name].value for name in SETS[task].metrics if METRICS[name].label == label), None)
-    return VALUES.get(label.split("/")[-1])
+def _value(task: str, label: str) -> ValueFunction | None:
+    """Return the function of a metric. None for a metric that does not exist any more."""
+    if task in DATASETS:
+        return next((METRICS[name].value for name in DATASETS[task].metrics if METRICS[name].label == label), None)
+    return METRIC_VALUES.get(label.split("/")[-1])
 
 
-def _outcomes(model: Model) -> dict[Key, dict[str, Outcomes]]:
-    """By what was measured and by language; of several seeds the mean."""
-    seeds: dict[Key, dict[str, list[Outcomes]]] = defaultdict(lambda: defaultdict(list))
-    for path in _files(model.folders):
+def _read_statistics(model: ModelPredictions) -> dict[Key, dict[str, ExampleStatistics]]:
+    """Return the statistics by key and language. Statistics of several seeds are averaged."""
+    seeds: dict[Key, dict[str, list[ExampleStatistics]]] = defaultdict(lambda: defaultdict(list))
+    for path in _prediction_files(model.folders):
         split, _, rest = path.stem.partition("-")
         language, _, variant = rest.partition(".")
         task = path.parent.name
-        for metric, outcomes in _read(path, task, model.layers).items():
-            seeds[task, split, variant, metric][language].append(outcomes)
+        for metric, statistics in _read_file(path, task, model.layers).items():
+            seeds[task, split, variant, metric][language].append(statistics)
     return {
-        key: {language: _mean(found) for language, found in by_language.items()} for key, by_language in seeds.items()
+        key: {language: _average_seeds(runs) for language, runs in by_language.items()}
+        for key, by_language in seeds.items()
     }
 
 
-def _files(folders: Iterable[Path]) -> list[Path]:
-    """Those of the seeds of a folder, if it has some, or its own; not those of other models below it."""
-    found = []
+def _prediction_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the files of the seeds of each folder, or its own. Skip those of other models below it."""
+    files = []
     for folder in folders:
-        below = {path: path.relative_to(folder).parts[0] for path in predictions.paths(folder)}
-        seeds = [path for path, part in below.items() if part.startswith("seed-")]
-        found += seeds or [path for path, part in below.items() if part == predictions.FOLDER]
-    return list(dict.fromkeys(path.resolve() for path in found))
+        first_part = {path: path.relative_to(folder).parts[0] for path in predictions.find_prediction_files(folder)}
+        seeds = [path for path, part in first_part.items() if part.startswith("seed-")]
+        files += seeds or [path for path, part in first_part.items() if part == predictions.PREDICTIONS_FOLDER]
+    return list(dict.fromkeys(path.resolve() for path in files))
 
 
-def _read(path: Path, task: str, layers: Layers) -> dict[str, Outcomes]:
-    rows = predictions.read(path)
+def _read_file(path: Path, task: str, layers: Layers) -> dict[str, ExampleStatistics]:
+    rows = predictions.read_predictions(path)
     ids = tuple(row.id for row in rows)
-    found = {}
+    by_metric = {}
     for label in rows[0].statistics if rows else ():
         layer = layers.get((task, label))
         try:
-            statistics_NS = np.array([_at(row.statistics[label], layer) for row in rows], dtype=float)
+            statistics_NS = np.array([_at_layer(row.statistics[label], layer) for row in rows], dtype=float)
         except (KeyError, IndexError, TypeError, ValueError):
-            raise BadInput(f"{path}: the examples have not all the same statistics {label!r}; evaluate again") from None
+            raise BadInput(
+                f"{path}: not all examples have the statistics {label!r}. Run the evaluation again."
+            ) from None
         if statistics_NS.ndim == 2 and not np.isnan(statistics_NS).any():
-            found[label] = Outcomes(ids, statistics_NS)
-    return found
+            by_metric[label] = ExampleStatistics(ids, statistics_NS)
+    return by_metric
 
 
-def _at(statistics: Any, layer: int | None) -> Any:
-    """Those of one layer, where they are by layer; nothing of a layer that was not measured."""
-    by_layer = isinstance(statistics, list) and any(isinstance(each, list) or each is None for each in statistics)
-    if not by_layer:
+def _at_layer(statistics: Any, layer: int | None) -> Any:
+    """Return the statistics of one layer if there is a list by layer. NaN for a layer that was not scored."""
+    is_by_layer = isinstance(statistics, list) and any(isinstance(item, list) or item is None for item in statistics)
+    if not is_by_layer:
         return statistics
-    found = statistics[layer] if layer is not None else None
-    return [np.nan] if found is None else found
+    selected = statistics[layer] if layer is not None else None
+    return [np.nan] if selected is None else selected
 
 
-def _mean(seeds: Sequence[Outcomes]) -> Outcomes:
-    same = [each for each in seeds if each.ids == seeds[0].ids]
-    return Outcomes(seeds[0].ids, np.mean([each.statistics_NS for each in same], axis=0))
+def _average_seeds(seeds: Sequence[ExampleStatistics]) -> ExampleStatistics:
+    same = [run for run in seeds if run.ids == seeds[0].ids]
+    return ExampleStatistics(seeds[0].ids, np.mean([run.statistics_NS for run in same], axis=0))

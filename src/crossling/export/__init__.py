@@ -1,5 +1,5 @@
-"""A run as a folder that Hugging Face's libraries read."""
+"""Export of runs as folders for Hugging Face transformers and Sentence Transformers."""
 
-from crossling.export.folder import export
+from crossling.export.export_folder import export
 
 __all__ = ["export"]

@@ -1,17 +1,18 @@
-"""An encoder and a task become a TUNED folder.
+"""Fine-tune an encoder for a task into a TUNED folder.
 
-TUNED/ config.json  model.safetensors  tokenizer.json  tuned.json    the seed with the best dev score
-       seed-N/                                                       the model of each seed, and its predictions
-       scores.jsonl                                                  rows of all seeds
-       grid/POINT/                                                   each setting that was tried
-       teacher/                                                      who tagged the translations, where that was needed
-       training/                                                     what is under way
+    TUNED/ config.json  model.safetensors  tokenizer.json  tuned.json    the seed with the best dev score
+           seed-N/                                                       the model of each seed, and its predictions
+           scores.jsonl                                                  scores of all seeds
+           grid/POINT/                                                   every setting of a grid
+           teacher/                                                      model that tagged the translations, if needed
+           training/                                                     unfinished runs
 
-Each model is a unit: a finished one is not made again, one that was stopped goes on.
+Finished models are kept, and interrupted runs resume.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from collections.abc import Sequence
@@ -21,167 +22,183 @@ from typing import Any
 
 import torch
 
-from crossling.benchmarks.dataset import DataSet
-from crossling.benchmarks.examples import Example
-from crossling.benchmarks.pairs import scored_in_pairs
-from crossling.benchmarks.sets import find
-from crossling.disk import new_folder
-from crossling.distributed import first_one_then_all, speaks, together
-from crossling.errors import BadInput, nearest
-from crossling.evaluate import scores
-from crossling.evaluate.asked import TRANSLATION, check_trained
-from crossling.evaluate.scores import Row
-from crossling.evaluate.tuned import score_seed
-from crossling.finetune import selection as rules
-from crossling.finetune import unit
-from crossling.finetune.links import linked
-from crossling.finetune.material import SETTINGS, Setting, Teacher, gather
-from crossling.finetune.plan import Plan, plans
-from crossling.finetune.selection import SELECTIONS, Selection
-from crossling.finetune.training import Job, train
-from crossling.finetune.translation.tuning import translators
-from crossling.load import load
-from crossling.progress import say
-from crossling.transfer.tuned import LANGUAGES, Facts, Tuned, is_tuned
+from crossling.core.distributed import is_main_process, main_process_first, process_group
+from crossling.core.errors import BadInput, suggestion
+from crossling.core.files import atomic_folder
+from crossling.core.progress import print_status
+from crossling.core.resumable import check_output_folder
+from crossling.finetune.finetune_scoring import score_tuned_seed
+from crossling.finetune.finetune_settings import FinetuneSettings, finetune_grid, format_overrides
+from crossling.finetune.finetune_training import SELECTIONS, FinetuneJob, Selection, selection_score, train_seed
+from crossling.finetune.supervised_training import SCORES_FILE, WORK_FOLDER, link_files, publish_best_seed, seed_paths
+from crossling.finetune.training_data import SETTINGS, Setting, Teacher, load_training_data
+from crossling.finetune.translation.translation_training import train_translators
+from crossling.finetune.tuned_model import LANGUAGES_FOLDER, TUNED_INFO, TunedInfo, TunedModel
+from crossling.inference.load import load
+from crossling.tasks import scores
+from crossling.tasks.benchmark_files import TRANSLATION, check_finetuning_task
+from crossling.tasks.dataset import BenchmarkDataset
+from crossling.tasks.examples import Example
+from crossling.tasks.parallel_examples import languages_with_translations
+from crossling.tasks.registry import get_dataset
+from crossling.tasks.scores import ScoreRow
 
-OURS = ("seed-*", "grid", "teacher", unit.UNDER_WAY)  # what a folder that goes on may hold
+CONTENTS = ("seed-*", "grid", "teacher", WORK_FOLDER)  # a folder with one of these is a TUNED folder
 
 
 def finetune(
-    model: Path | str,
+    model: str | os.PathLike[str],
     task: str,
-    data: Path | str,
-    out: Path | str,
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
     setting: Setting = "zero-shot",
     seeds: int = 1,
     selection: Selection = "english-dev",
     grid: str | None = None,
     plug_in: bool = False,
-    pairs: str | Sequence[str] | None = None,
-    random: bool = False,
+    directions: str | Sequence[str] | None = None,
+    from_scratch: bool = False,
     **overrides: Any,
-) -> list[Row]:
-    """Trains one model for each seed and scores it in every language; the rows are also in `out`/scores.jsonl.
+) -> list[ScoreRow]:
+    """Fine-tune a model once per seed and score it in every language.
 
-    zero-shot trains on one language, translate-train on its translations too. `grid` names a paper whose settings are
-    tried first, with the first seed. `plug_in` uses the cross-attention of VECO: every example is read with its
-    translation, in training and in scoring. `overrides` are differences from the data set's usual setting: lr=1e-5.
+    The model with the best dev score is written to `out`, the model of each seed to `out`/seed-N, and the scores to
+    `out`/scores.jsonl. Calling it again resumes an interrupted run and keeps finished models.
 
-    The task `translation` makes translators of the directions in `pairs`, such as en-de,de-en; with `random` they have
-    the shape of the model and none of its weights (docs/translation.md).
+    Args:
+        model: Run folder, exported folder, Hugging Face encoder, or a translator to continue training.
+        task: Name of a dataset, such as `xnli`, `panx` or `xquad`, or `translation`.
+        data: Folder of benchmark data, or of parallel text for `translation`.
+        out: Folder to write.
+        setting: `zero-shot` trains on one language, `translate-train` on its translations too.
+        seeds: Number of models. Their seeds are consecutive.
+        selection: Dev scores that select the checkpoint: `english-dev`, `all-dev`, `each-dev` or `last`.
+        grid: Paper whose hyperparameter grid is searched with the first seed, such as `xlm-e`.
+        plug_in: Read every example with its translation through cross-attention, as VECO does.
+        directions: Of `translation`: `en-de,de-en`, or a list of directions.
+        from_scratch: Of `translation`: use the shape of the model, and random weights.
+        **overrides: Settings that replace the defaults of the dataset, such as `lr=1e-5` or `steps=500`.
+
+    Returns:
+        The rows of scores.jsonl.
+
+    Raises:
+        BadInput: An option, a setting, the data or the output folder cannot be used.
+
+    Example:
+        >>> rows = finetune("runs/xlm_e", "xnli", "data", "tuned", seeds=5, lr=2e-5)
+        >>> finetune("runs/veco", "translation", "multi30k", "mt", directions="en-de,de-en")
     """
-    data, out = Path(data), Path(out)
+    model, data, out = os.fspath(model), Path(data), Path(out)
     for name, value, valid in (("setting", setting, SETTINGS), ("selection", selection, SELECTIONS)):
         if value not in valid:
-            raise BadInput(f"--{name} {value}: no such {name}{nearest(value, valid)}")
+            raise BadInput(f"{name} {value}: no such {name}{suggestion(value, valid)}")
     if seeds < 1:
-        raise BadInput(f"--seeds {seeds}: expected at least 1")
+        raise BadInput(f"seeds {seeds}: expected at least 1.")
     if task == TRANSLATION:
         if (setting, selection, grid, plug_in) != ("zero-shot", "english-dev", None, False):
-            raise BadInput("--setting, --selection, --grid and --plug-in are not for translation; leave them out")
-        _check_place(out)
-        return translators(model, data, out, pairs, seeds, random, overrides)
-    if pairs is not None or random:
-        raise BadInput(f"--pairs and --random are for --task {TRANSLATION}, not for {task}; leave them out")
+            raise BadInput(f"task {TRANSLATION}: it has no setting, selection, grid or plug-in. Omit these options.")
+        _check_output(out)
+        return train_translators(
+            model, data, out, directions=directions, seeds=seeds, from_scratch=from_scratch, overrides=overrides
+        )
+    if directions is not None or from_scratch:
+        raise BadInput(f"task {task}: directions and from_scratch are options of {TRANSLATION}. Omit them.")
     if plug_in and setting == "zero-shot":
         raise BadInput(
-            "--plug-in: in the zero-shot setting there is no translated pair (x, y) for cross-attention to read; give"
-            " --setting translate-train, or leave --plug-in out"
+            "plug-in: the zero-shot setting has no translated pairs (x, y) for cross-attention. Use the setting"
+            " translate-train, or omit plug-in."
         )
-    check_trained(task, model, data)
-    data_set = find(task)
-    points = plans(data_set, grid, [f"{key}={value}" for key, value in overrides.items()])
-    _check_place(out)
-    _to_score(data_set, data, plug_in)  # a damaged file is told of before the long part
-    with together():
-        torch.manual_seed(0)  # of a pooler that the encoder does not have
+    check_finetuning_task(task, model, data)
+    dataset = get_dataset(task)
+    points = finetune_grid(dataset, grid, format_overrides(overrides))
+    _check_output(out)
+    _languages_to_score(dataset, data, plug_in)  # finds a damaged file before training
+    with process_group():
+        torch.manual_seed(0)  # for a pooler that the encoder does not have
         encoder = load(model)
         if plug_in:
-            encoder.check_plug_in()
-
-        def teacher() -> Teacher:
-            return _teacher(model, task, data, out / "teacher", selection, overrides)
-
-        material = gather(data_set, data, setting, teacher, selection != "last" or len(points) > 1, plug_in)
-        if material.trained_on != task and speaks():
-            warnings.warn(f"{task} has no training files here: trained on {material.trained_on}", stacklevel=2)
-        job = Job(encoder, material, setting, selection)
-        plan = _searched(job, points, out) if len(points) > 1 else next(iter(points.values()))
-        known = [_seed(job, replace(plan, seed=plan.seed + number), out) for number in range(seeds)]
-        best = max(known, key=lambda each: rules.value(selection, each.dev))  # the first of equals
-        rows = [row for each in known for row in _scored(out, each, data_set, data)]
-        unit.finish(out, best.seed, rows)
+            encoder.check_cross_attention()
+        training_data = load_training_data(
+            dataset,
+            data,
+            setting,
+            teacher=lambda: _train_teacher(model, task, data, out / "teacher", selection=selection, **overrides),
+            needs_dev=selection != "last" or len(points) > 1,
+            plug_in=plug_in,
+        )
+        if training_data.trained_on != task and is_main_process():
+            warnings.warn(f"{task}: no training files found; trains on {training_data.trained_on}", stacklevel=2)
+        job = FinetuneJob(encoder, training_data, setting, selection)
+        settings = _search_grid(job, points, out) if len(points) > 1 else next(iter(points.values()))
+        seeded = (replace(settings, seed=settings.seed + number) for number in range(seeds))
+        models = [train_seed(job, each, *seed_paths(out, each.seed)) for each in seeded]
+        best = max(models, key=lambda info: selection_score(selection, info.dev))  # the first of equals
+        rows = [row for info in models for row in _score_seed(out, info, dataset, data)]
+        publish_best_seed(out, best.seed, rows)
         return rows
 
 
-def _check_place(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"{out}: this is a file; give a folder to write")
-    if out.is_dir() and any(out.iterdir()) and not any(path for name in OURS for path in out.glob(name)):
-        raise BadInput(f"{out}: the folder is not empty and holds nothing fine-tuned; give another -o folder")
+def _check_output(out: Path) -> None:
+    check_output_folder(out, holds=CONTENTS, command="crossling finetune")
     if out.is_dir():
-        scores.check_place(out)
+        scores.check_scores_folder(out)
 
 
-def _seed(job: Job, plan: Plan, out: Path) -> Facts:
-    return train(job, plan, *unit.place(out, plan.seed))
-
-
-def _searched(job: Job, points: dict[str, Plan], out: Path) -> Plan:
-    """The best point of a grid by the score models are chosen by; its model is that of the first seed."""
-    found: dict[str, float] = {}
-    for number, (name, plan) in enumerate(points.items(), start=1):
-        folder = out / "grid" / name
-        known = train(job, plan, folder, out / unit.UNDER_WAY / f"grid-{name}")
-        found[name] = rules.value(job.selection, known.dev)
-        best = max(found, key=lambda each: found[each])
-        if speaks():
-            say(f"grid {number}/{len(points)}: {name} {found[name]:.2f} (best: {best} {found[best]:.2f})")
-            for other in found:
+def _search_grid(job: FinetuneJob, points: dict[str, FinetuneSettings], out: Path) -> FinetuneSettings:
+    """Train every point of a grid and return the best one. Its model becomes that of the first seed."""
+    results: dict[str, float] = {}
+    for number, (name, settings) in enumerate(points.items(), start=1):
+        info = train_seed(job, settings, out / "grid" / name, out / WORK_FOLDER / f"grid-{name}")
+        results[name] = selection_score(job.selection, info.dev)
+        best = max(results, key=lambda point: results[point])
+        if is_main_process():
+            print_status(f"grid {number}/{len(points)}: {name} {results[name]:.2f} (best: {best} {results[best]:.2f})")
+            for other in results:
                 if other != best:
-                    _without_weights(out / "grid" / other)
-    plan = points[best]
-    seed = out / f"seed-{plan.seed}"
-    with first_one_then_all():
-        if speaks() and not is_tuned(seed):
-            with new_folder(seed) as new:
-                linked(out / "grid" / best, new)
-    return plan
+                    _remove_weights(out / "grid" / other)
+    settings = points[best]
+    seed_folder, _ = seed_paths(out, settings.seed)
+    with main_process_first():
+        if is_main_process() and not TUNED_INFO.exists(seed_folder):
+            with atomic_folder(seed_folder) as new:
+                link_files(out / "grid" / best, new)
+    return settings
 
 
-def _without_weights(folder: Path) -> None:
-    """What it scored is kept: the model is not needed."""
-    shutil.rmtree(folder / LANGUAGES, ignore_errors=True)
+def _remove_weights(folder: Path) -> None:
+    """Remove the weights of a grid point. Its scores stay."""
+    shutil.rmtree(folder / LANGUAGES_FOLDER, ignore_errors=True)
     for file in folder.glob("*.safetensors"):
         file.unlink()
 
 
-def _scored(out: Path, known: Facts, data_set: DataSet, data: Path) -> list[Row]:
-    """Rows of one seed: those of an earlier call, if they are of all that can be scored now, or new ones."""
-    kept = scores.read(out / unit.SCORES) if (out / unit.SCORES).is_file() else []
-    own = [row for row in kept if row.get("seed") == known.seed and row["task"] == known.task]
-    if own and {row["language"] for row in own} == {*_to_score(data_set, data, known.form.plug_in)}:
-        return own
-    folder = out / f"seed-{known.seed}"
-    rows = score_seed(folder, data, keep=folder)
-    if speaks():
-        scores.add(out / unit.SCORES, rows)
+def _score_seed(out: Path, info: TunedInfo, dataset: BenchmarkDataset, data: Path) -> list[ScoreRow]:
+    """Return the scores of one seed: stored ones if they cover all languages, or new ones."""
+    stored = scores.read_scores(out / SCORES_FILE) if (out / SCORES_FILE).is_file() else []
+    rows = [row for row in stored if row.get("seed") == info.seed and row["task"] == info.task]
+    if rows and {row["language"] for row in rows} == {*_languages_to_score(dataset, data, info.config.plug_in)}:
+        return rows
+    folder, _ = seed_paths(out, info.seed)
+    rows = score_tuned_seed(folder, data, out=folder)
+    if is_main_process():
+        scores.add_scores(out / SCORES_FILE, rows)
     return rows
 
 
-def _to_score(data_set: DataSet, data: Path, plug_in: bool) -> list[str]:
-    """The languages a model is scored in."""
-    return scored_in_pairs(data_set, data, data_set.source(data)[1]) if plug_in else data_set.tested(data)
+def _languages_to_score(dataset: BenchmarkDataset, data: Path, plug_in: bool) -> list[str]:
+    if plug_in:
+        return languages_with_translations(dataset, data, dataset.training_source(data)[1])
+    return dataset.scorable_languages(data)
 
 
-def _teacher(
-    model: Path | str, task: str, data: Path, out: Path, selection: Selection, overrides: dict[str, Any]
-) -> Teacher:
-    """Fine-tuned without translations, it tags them (VECO)."""
-    finetune(model, task, data, out, selection=selection, **overrides)
-    tuned = Tuned.load(out)
+def _train_teacher(model: str, task: str, data: Path, out: Path, **options: Any) -> Teacher:
+    """Fine-tune a zero-shot model that tags the translations (VECO)."""
+    finetune(model, task, data, out, **options)
+    tuned = TunedModel.load(out)
 
     def tag(examples: Sequence[Example]) -> Sequence[tuple[str, ...]]:
-        return tuned.predict(examples)  # type: ignore[return-value]  # tags, as the examples are sentences
+        return tuned.predict(examples)  # type: ignore[return-value]  # the examples are sentences
 
     return tag

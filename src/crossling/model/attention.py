@@ -1,80 +1,115 @@
-"""Attention of a sequence to itself, with the gated relative position bias, and to a paired sequence (VECO §2.2).
+"""Self-attention with the gated relative position bias, and cross-attention to a paired sequence (VECO, section 2.2).
 
-Where there is a GPU with Triton, half precision and something to add to the scores, one kernel does it all; elsewhere
-plain torch does, with the bias and what is not seen written out as a matrix.
+A fused Triton kernel computes attention with a bias or a mask on GPUs in half precision. Elsewhere plain torch does,
+with the bias and the mask as matrices.
 """
 # B sequences, H heads, L positions, T positions of the paired sequence, D width, K width of a head, W distances
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import EncoderDecoderCache
 
 from crossling.model.config import CrosslingConfig
-from crossling.model.device import runs_kernels
-from crossling.model.past import Past
-from crossling.model.position import Gate, windows
+from crossling.model.kernels.device import supports_kernels
+from crossling.model.position import BiasGate, toeplitz_bias
 
 kernel: Any
 try:
-    from crossling.model import attention_op as kernel
-except (ImportError, AttributeError):  # no Triton, or one of another time
+    from crossling.model.kernels import attention_op as kernel
+except (ImportError, AttributeError):  # Triton is missing or of another version
     kernel = None
 
-WIDTHS = (16, 32, 64, 128)  # of a head, that the kernel is for
+HEAD_WIDTHS = (16, 32, 64, 128)  # that the kernel supports
 
 
-class Seen(NamedTuple):
-    """Which keys a query sees: what is added to the scores of the others, or what the kernel needs to know, or only
-    that they are those up to its own place."""
+class AttentionMask(NamedTuple):
+    """Keys that each query attends to. Empty fields mean all keys."""
 
-    unseen_B1LT: Tensor | None
-    tiles: Any = None  # attention_op.Tiles
-    causal: bool = False
+    additive_B1LT: Tensor | None  # values to add to the scores, for plain torch
+    tiles: Any = None  # attention_op.AttentionTiles, for the kernel
+    is_causal: bool = False  # keys up to the query's own position
 
 
-class Bias(NamedTuple):
-    values: Tensor  # of every distance, [H, W], for the kernel; elsewhere of every query and key, [H, L, T]
-    far: int  # the distance from which on it stays the same
+class PositionBias(NamedTuple):
+    """Relative position bias of a sequence."""
+
+    values: Tensor  # for the kernel by distance, [H, W]; elsewhere by query and key, [H, L, T]
+    saturation_distance: int  # from which on the bias is constant
 
     @classmethod
-    def of(cls, by_distance_HW: Tensor, far: int, by_kernel: bool, queries: int | None = None) -> Bias:
-        """For all queries, or the last so many. To be made before the blocks: if they wrote it out themselves, each
-        length would have to be compiled by itself."""
-        return cls(by_distance_HW if by_kernel else windows(by_distance_HW, queries), far)
+    def create(
+        cls, by_distance_HW: Tensor, saturation_distance: int, for_kernel: bool, queries: int | None = None
+    ) -> PositionBias:
+        """Return the bias of all queries or of the last `queries`.
+
+        Call it once, before the blocks. A compiled block that expanded the bias would be recompiled for every length.
+        """
+        return cls(by_distance_HW if for_kernel else toeplitz_bias(by_distance_HW, queries), saturation_distance)
+
+
+class KVCache(NamedTuple):
+    """Cached keys and values of one decoder layer. Hugging Face's cache has heads before positions."""
+
+    cache: EncoderDecoderCache
+    layer: int
+
+    def update(self, key_BLHK: Tensor, value_BLHK: Tensor) -> tuple[Tensor, Tensor]:
+        """Append the keys and values of new tokens and return those of all tokens, [B, T, H, K]."""
+        key, value = self.cache.self_attention_cache.update(
+            key_BLHK.transpose(1, 2), value_BLHK.transpose(1, 2), self.layer
+        )
+        return key.transpose(1, 2), value.transpose(1, 2)
+
+    def paired(self, project: Callable[[Tensor], tuple[Tensor, ...]], paired_BTD: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the keys and values of the paired sequence. They are projected once."""
+        if not self.cache.is_updated.get(self.layer):
+            key_BTHK, value_BTHK = project(paired_BTD)
+            self.cache.cross_attention_cache.update(key_BTHK.transpose(1, 2), value_BTHK.transpose(1, 2), self.layer)
+            self.cache.is_updated[self.layer] = True
+        entry: Any = self.cache.cross_attention_cache.layers[self.layer]
+        return entry.keys.transpose(1, 2), entry.values.transpose(1, 2)
 
 
 class SelfAttention(nn.Module):
+    """Multi-head self-attention with an optional gated position bias."""
+
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
         self.heads = config.num_attention_heads
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
-        gated = config.relative_positions and config.gated
-        self.gate = Gate(config.hidden_size // config.num_attention_heads, self.heads) if gated else None
+        has_gate = config.relative_positions and config.gated
+        self.gate = BiasGate(config.head_width, self.heads) if has_gate else None
         self.gate_by_query = config.gate_input == "query"
         self.dropout = config.attention_dropout
 
-    def forward(self, hidden_BLD: Tensor, bias: Bias | None, seen: Seen | None, past: Past | None = None) -> Tensor:
+    def forward(
+        self, hidden_BLD: Tensor, bias: PositionBias | None, mask: AttentionMask | None, cache: KVCache | None = None
+    ) -> Tensor:
         packed_BL3HK = self.qkv(hidden_BLD).unflatten(-1, (3, self.heads, -1))
-        gate: Gate | Tensor | None = self.gate if bias is not None else None
-        if isinstance(gate, Gate) and not self.gate_by_query:
+        gate: BiasGate | Tensor | None = self.gate if bias is not None else None
+        if isinstance(gate, BiasGate) and not self.gate_by_query:
             gate = gate(hidden_BLD.unflatten(-1, (self.heads, -1)))
         query, key, value = packed_BL3HK, None, None
-        if past is not None:
+        if cache is not None:
             query, *new = packed_BL3HK.unbind(2)
-            key, value = past.own(*new)
-        mixed = attend(query, key, value, bias, gate, seen, self.dropout if self.training else 0.0)
-        return self.out(mixed.flatten(2))
+            key, value = cache.update(*new)
+        dropout = self.dropout if self.training else 0.0
+        context = compute_attention(query, key, value, bias=bias, gate=gate, mask=mask, dropout=dropout)
+        return self.out(context.flatten(2))
 
 
 class CrossAttention(nn.Module):
-    """Queries from this sequence, keys and values from the paired one. Distances between two sequences mean nothing,
-    so no position bias."""
+    """Attention with queries from this sequence and keys and values from the paired one.
+
+    It has no position bias: distances between positions of two sequences have no meaning.
+    """
 
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
@@ -84,102 +119,134 @@ class CrossAttention(nn.Module):
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = config.attention_dropout
 
-    def forward(self, hidden_BLD: Tensor, paired_BTD: Tensor, seen: Seen | None, past: Past | None = None) -> Tensor:
+    def forward(
+        self, hidden_BLD: Tensor, paired_BTD: Tensor, mask: AttentionMask | None, cache: KVCache | None = None
+    ) -> Tensor:
         query = self.query(hidden_BLD).unflatten(-1, (self.heads, -1))
-        key, value = self.read(paired_BTD) if past is None else past.paired(self.read, paired_BTD)
-        mixed = attend(query, key, value, None, None, seen, self.dropout if self.training else 0.0)
-        return self.out(mixed.flatten(2))
+        key, value = self.project(paired_BTD) if cache is None else cache.paired(self.project, paired_BTD)
+        dropout = self.dropout if self.training else 0.0
+        return self.out(compute_attention(query, key, value, mask=mask, dropout=dropout).flatten(2))
 
-    def read(self, paired_BTD: Tensor) -> tuple[Tensor, ...]:
-        """Its keys and values."""
+    def project(self, paired_BTD: Tensor) -> tuple[Tensor, ...]:
+        """Return the keys and values of the paired sequence."""
         return self.key_value(paired_BTD).unflatten(-1, (2, self.heads, -1)).unbind(2)
 
 
-def fused(device: torch.device, dtype: torch.dtype, head_width: int) -> bool:
-    """Whether the kernel will be used for products in this precision."""
-    if kernel is None or head_width not in WIDTHS or dtype not in (torch.bfloat16, torch.float16):
+def uses_attention_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> bool:
+    """Return True if the fused kernel computes attention on this device in this precision."""
+    if kernel is None or head_width not in HEAD_WIDTHS or dtype not in (torch.bfloat16, torch.float16):
         return False
-    return runs_kernels(device)
+    return supports_kernels(device)
 
 
-def attend(
-    query_BLHK: Tensor,  # or, without keys and values, all three [B, L, 3, H, K]
+def compute_attention(
+    query_BLHK: Tensor,
     key_BTHK: Tensor | None,
     value_BTHK: Tensor | None,
-    bias: Bias | None,
-    gate: Gate | Tensor | None,  # for the queries to make, or made [B, H, L]
-    seen: Seen | None,
+    *,
+    bias: PositionBias | None = None,
+    gate: BiasGate | Tensor | None = None,
+    mask: AttentionMask | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """softmax(q k / sqrt(K) + gate x bias) v over what is seen, [B, L, H, K]."""
-    tiles = None if seen is None else seen.tiles
-    # Nothing to add: torch is as fast. A decoder's mask has no tiles.
-    suited = bias is not None if seen is None else tiles is not None
-    if suited and fused(query_BLHK.device, query_BLHK.dtype, query_BLHK.shape[-1]):
-        distances, far = (None, 0) if bias is None else bias
-        assert distances is None or distances.dim() == 2, "written out for plain torch"
-        gates = gate.weights() if isinstance(gate, Gate) else gate
-        return kernel.attend(query_BLHK, key_BTHK, value_BTHK, gates, distances, far, tiles, dropout)
+    """Return softmax(q k / sqrt(K) + gate x bias) v over the keys in the mask, [B, L, H, K].
+
+    Args:
+        query_BLHK: Queries. Without keys and values, all three packed as [B, L, 3, H, K].
+        key_BTHK: Keys.
+        value_BTHK: Values.
+        bias: Relative position bias.
+        gate: Module that computes the gates from the queries, or the gates [B, H, L].
+        mask: Keys that each query attends to [default: all].
+        dropout: Dropout of the attention weights.
+    """
+    tiles = None if mask is None else mask.tiles
+    # Without bias and mask torch is as fast. A causal mask has no tiles.
+    needs_kernel = bias is not None if mask is None else tiles is not None
+    if needs_kernel and uses_attention_kernel(query_BLHK.device, query_BLHK.dtype, query_BLHK.shape[-1]):
+        by_distance_HW, far = (None, 0) if bias is None else bias
+        assert by_distance_HW is None or by_distance_HW.dim() == 2, "bias was expanded for plain torch"
+        gates = gate.weights() if isinstance(gate, BiasGate) else gate
+        return kernel.fused_attention(
+            query_BLHK, key_BTHK, value_BTHK, gate=gates, by_distance_HW=by_distance_HW, far=far, tiles=tiles,
+            dropout=dropout,
+        )  # fmt: skip
+    assert tiles is None
     if key_BTHK is None or value_BTHK is None:
         query_BLHK, key_BTHK, value_BTHK = query_BLHK.unbind(2)
-    assert tiles is None
-    mask = None if seen is None else seen.unseen_B1LT
-    causal = seen is not None and seen.causal
+    added = None if mask is None else mask.additive_B1LT
+    is_causal = mask is not None and mask.is_causal
     if bias is not None:
         bias_HLT = bias.values
-        assert bias_HLT.dim() == 3, "by distance, for the kernel"
-        gate_BHL = gate(query_BLHK) if isinstance(gate, Gate) else gate
+        assert bias_HLT.dim() == 3, "bias is by distance, for the kernel"
+        gate_BHL = gate(query_BLHK) if isinstance(gate, BiasGate) else gate
         gated = bias_HLT if gate_BHL is None else gate_BHL[..., None] * bias_HLT
-        if causal:  # which torch does by itself only where nothing else is added
-            causal, mask = False, unseen(torch.ones(bias_HLT.shape[1:], device=gated.device).triu(1) > 0, gated.dtype)
-        mask = (gated if mask is None else gated + mask).expand(len(query_BLHK), -1, -1, -1)
-    query, key, value = (each.transpose(1, 2) for each in (query_BLHK, key_BTHK, value_BTHK))
-    mask = None if mask is None else mask.to(query.dtype)
-    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
-    return mixed.transpose(1, 2)
+        if is_causal:  # torch applies a causal mask only if nothing else is added
+            hidden_LT = torch.ones(bias_HLT.shape[1:], device=gated.device).triu(1) > 0
+            is_causal, added = False, additive_mask(hidden_LT, gated.dtype)
+        added = (gated if added is None else gated + added).expand(len(query_BLHK), -1, -1, -1)
+    query, key, value = (tensor.transpose(1, 2) for tensor in (query_BLHK, key_BTHK, value_BTHK))
+    added = None if added is None else added.to(query.dtype)
+    context = F.scaled_dot_product_attention(query, key, value, attn_mask=added, dropout_p=dropout, is_causal=is_causal)
+    return context.transpose(1, 2)
 
 
-def see(
-    shape: Sequence[int],  # of the queries
-    queries_BL: Tensor | None,  # the sequence each belongs to, in packed rows
-    keys_BT: Tensor | None,
-    present_BT: Tensor | None,  # which keys are no padding, in other rows
+def make_attention_mask(
+    shape: Sequence[int],
+    query_segments_BL: Tensor | None,
+    key_segments_BT: Tensor | None,
+    padding_mask_BT: Tensor | None,
+    *,
     dtype: torch.dtype,
-    by_kernel: bool,
-) -> Seen | None:
-    """The keys of its own sequence, or all that are no padding."""
-    if queries_BL is None or keys_BT is None:
-        if present_BT is None:
+    for_kernel: bool,
+) -> AttentionMask | None:
+    """Let each query attend to the keys of its own sequence in packed rows, or to all that are not padding.
+
+    Args:
+        shape: Shape of the queries, (B, L).
+        query_segments_BL: Number of the sequence each query belongs to, in packed rows.
+        key_segments_BT: Number of the sequence each key belongs to, in packed rows.
+        padding_mask_BT: 1 for each key that is a token and 0 for padding, in rows with one sequence.
+        dtype: Precision of the mask.
+        for_kernel: Return the form that the fused kernel reads.
+    """
+    if query_segments_BL is None or key_segments_BT is None:
+        if padding_mask_BT is None:
             return None
-        keys_BT = (present_BT != 0).long()
-        queries_BL = keys_BT.new_ones(1, 1)
-    if by_kernel:
-        # A mask may have holes. Packed rows have none.
-        queries_BL = queries_BL if queries_BL is keys_BT else queries_BL.expand(*shape)
-        return Seen(None, kernel.tiles(queries_BL, keys_BT, holes=present_BT is not None))
-    return Seen(unseen(queries_BL[:, None, :, None] != keys_BT[:, None, None, :], dtype))
+        key_segments_BT = (padding_mask_BT != 0).long()
+        query_segments_BL = key_segments_BT.new_ones(1, 1)
+    if for_kernel:
+        # Only a padding mask may have gaps. Packed rows have none.
+        is_same = query_segments_BL is key_segments_BT
+        queries_BL = query_segments_BL if is_same else query_segments_BL.expand(*shape)
+        return AttentionMask(None, kernel.make_tiles(queries_BL, key_segments_BT, has_gaps=padding_mask_BT is not None))
+    return AttentionMask(additive_mask(query_segments_BL[:, None, :, None] != key_segments_BT[:, None, None, :], dtype))
 
 
-def see_left(
-    queries: int,
-    past: int,  # keys before the first query
-    present_BT: Tensor | None,  # which keys are no padding; padding after the last query needs no mask
-    dtype: torch.dtype,
-    device: torch.device,
-) -> Seen:
-    """The keys up to its own place, of those that are no padding."""
-    if present_BT is None and queries == 1:
-        return Seen(None)
-    if present_BT is None and past == 0:
-        return Seen(None, causal=True)
-    place_T = torch.arange(past + queries, device=device)
-    hidden_from = (place_T > place_T[past:, None])[None, None]
-    if present_BT is not None:
-        hidden_from = hidden_from | (present_BT == 0)[:, None, None]
-    return Seen(unseen(hidden_from, dtype))
+def make_causal_mask(
+    queries: int, past: int, padding_mask_BT: Tensor | None, dtype: torch.dtype, device: torch.device
+) -> AttentionMask:
+    """Let each query attend to the keys up to its own position that are not padding.
+
+    Args:
+        queries: Number of queries.
+        past: Number of keys before the first query.
+        padding_mask_BT: 1 for each key that is a token. Padding after the last query needs no mask.
+        dtype: Precision of the mask.
+        device: Device of the mask.
+    """
+    if padding_mask_BT is None and queries == 1:
+        return AttentionMask(None)
+    if padding_mask_BT is None and past == 0:
+        return AttentionMask(None, is_causal=True)
+    position_T = torch.arange(past + queries, device=device)
+    hidden = (position_T > position_T[past:, None])[None, None]
+    if padding_mask_BT is not None:
+        hidden = hidden | (padding_mask_BT == 0)[:, None, None]
+    return AttentionMask(additive_mask(hidden, dtype))
 
 
-def unseen(hidden_from: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores: nothing, or what is large and a number in every precision."""
-    zeros = torch.zeros(hidden_from.shape, dtype=dtype, device=hidden_from.device)
-    return zeros.masked_fill(hidden_from, torch.finfo(torch.float16).min / 2)
+def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 where a key is visible and a large negative number, finite in every precision, where it is `hidden`."""
+    zeros = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+    return zeros.masked_fill(hidden, torch.finfo(torch.float16).min / 2)

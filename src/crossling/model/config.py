@@ -1,4 +1,4 @@
-"""What decides the architecture, in Hugging Face's words where it has them."""
+"""Model configuration for Hugging Face."""
 
 from __future__ import annotations
 
@@ -9,6 +9,45 @@ from transformers import AutoConfig, PreTrainedConfig
 
 
 class CrosslingConfig(PreTrainedConfig):
+    """Configuration of a `CrosslingModel` and of the models with a head on it.
+
+    Names follow Hugging Face where it has them. The class is registered with `AutoConfig` as `crossling`.
+
+    Args:
+        vocab_size: Number of vocabulary entries.
+        hidden_size: Width of the hidden states.
+        num_hidden_layers: Number of Transformer blocks.
+        num_attention_heads: Attention heads of a block.
+        intermediate_size: Width of the feed-forward layer.
+        max_position_embeddings: Longest sequence in tokens, if `absolute_positions`.
+        norm: LayerNorm after each residual sum (`post`, as BERT) or before each branch (`pre`).
+        final_norm: With `pre`, one more LayerNorm after the last block. False for the first layers of a deeper model.
+        absolute_positions: Add learned absolute position embeddings.
+        relative_positions: Add a bucketed relative position bias to the attention scores (T5).
+        gated: Gate the relative position bias by the query (XLM-E).
+        gate_input: Input of the gate: the projected `query`, or the `hidden` state it is projected from.
+        relative_buckets: Number of buckets of the relative position bias.
+        relative_max_distance: Distance from which on all positions share the last bucket.
+        cross_attention: Cross-attention in every block, used if the states of a paired sequence are given (VECO).
+        plug_in: For a model with a task head: encode every sequence together with its translation (VECO, section 3.1).
+        dropout: Dropout of embeddings and of each residual branch.
+        attention_dropout: Dropout of the attention weights.
+        initializer_range: Standard deviation of the initial weights.
+        layer_norm_eps: Epsilon of the LayerNorms.
+        universal_layer: Layer whose mean is the sentence vector [default: two thirds of the layers].
+        output_layer: Last layer to compute [default: all].
+        decoder_blocks: For an encoder-decoder: the encoder blocks that its decoder is made of.
+        tied: For an encoder-decoder: decoder and encoder have the same block weights.
+        pad_token_id: Id of the padding token.
+        bos_token_id: Id of the token that starts a sequence.
+        eos_token_id: Id of the token that ends a sequence.
+
+    Example:
+        >>> from transformers import AutoModel
+        >>> config = CrosslingConfig(vocab_size=1000, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+        >>> model = AutoModel.from_config(config)
+    """
+
     model_type = "crossling"
 
     def __init__(
@@ -19,24 +58,24 @@ class CrosslingConfig(PreTrainedConfig):
         num_attention_heads: int = 12,
         intermediate_size: int = 3072,
         max_position_embeddings: int = 512,
-        norm: Literal["post", "pre"] = "post",  # LayerNorm after each residual sum (BERT) or before each branch
-        final_norm: bool = True,  # with `pre`: one more after the last layer; not where a deeper network was cut off
+        norm: Literal["post", "pre"] = "post",
+        final_norm: bool = True,
         absolute_positions: bool = True,
         relative_positions: bool = True,
         gated: bool = True,
-        gate_input: Literal["query", "hidden"] = "query",  # what the gate looks at: the projected query, or its source
+        gate_input: Literal["query", "hidden"] = "query",
         relative_buckets: int = 32,
         relative_max_distance: int = 128,
-        cross_attention: bool = False,  # VECO's module in every layer, used where a paired sequence is given
-        plug_in: bool = False,  # of a model of a task: it reads every sequence with its translation (VECO §3.1)
+        cross_attention: bool = False,
+        plug_in: bool = False,
         dropout: float = 0.1,
-        attention_dropout: float = 0.0,  # of the attention weights
+        attention_dropout: float = 0.0,
         initializer_range: float = 0.02,
         layer_norm_eps: float = 1e-5,
-        universal_layer: int | None = None,  # whose mean is the sentence vector; two thirds up if not said
-        output_layer: int | None = None,  # the last layer to compute, for those who want sentence vectors only
-        decoder_blocks: Sequence[int] | None = None,  # of a translator: encoder blocks that its decoder is, or began as
-        tied: bool = True,  # whether it is them
+        universal_layer: int | None = None,
+        output_layer: int | None = None,
+        decoder_blocks: Sequence[int] | None = None,
+        tied: bool = True,
         pad_token_id: int = 1,
         bos_token_id: int = 0,
         eos_token_id: int = 2,
@@ -69,15 +108,21 @@ class CrosslingConfig(PreTrainedConfig):
         super().__init__(**kwargs, pad_token_id=pad_token_id, bos_token_id=bos_token_id, eos_token_id=eos_token_id)  # type: ignore[call-arg]
 
     @property
-    def crossed(self) -> Sequence[int]:
-        """The blocks of the encoder that have cross-attention; an untied decoder has it to itself."""
+    def cross_attention_blocks(self) -> Sequence[int]:
+        """Encoder blocks with cross-attention. An untied decoder has its own, and its encoder has none."""
         if not self.cross_attention:
             return ()
         if self.decoder_blocks is None:
             return range(self.num_hidden_layers)
         return self.decoder_blocks if self.tied else ()
 
-    def but(self, **changes: Any) -> CrosslingConfig:
+    @property
+    def head_width(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    def replace(self, **changes: Any) -> CrosslingConfig:
+        """Return a copy with some values changed."""
         return CrosslingConfig(**(self.to_dict() | changes))
 
 

@@ -1,8 +1,8 @@
-"""Weights as 8-bit integers on disk, a quarter of the room; in memory they are float32 again.
+"""Weights as 8-bit integers on disk, a quarter of the size. In memory they are float32.
 
-Each row of a matrix has a scale of its own, by which its largest value becomes 127: a row of the token table is a
-piece, a row of a map one of its outputs. What is no matrix (biases, norms) stays as it is. The integers have names of
-their own, so that a reader who does not know of them misses weights instead of taking integers for weights.
+Each row of a matrix has its own scale, by which its largest value becomes 127. A row is one vocabulary entry of the
+token table or one output of a linear layer. Biases and norms stay as they are. The integers have names of their own, so
+that a reader without this module reports missing weights instead of using integers as weights.
 """
 # R rows, C columns
 
@@ -20,17 +20,17 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
 VALUES, SCALE = ".int8", ".scale"
-LARGEST = 127  # and not -128 on the other side: zero stays zero
-SHORTEST = 16  # values in a row that a scale is worth
-_WHERE = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
-_OF_THE_MODEL = ("dtype", "torch_dtype", "trust_remote_code")  # which a configuration would take to itself
+LARGEST = 127  # symmetric: -128 is not used
+MIN_ROW_LENGTH = 16  # shorter rows are not worth a scale
+_LOCATION_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+_MODEL_OPTIONS = ("dtype", "torch_dtype", "trust_remote_code")  # a configuration would consume them
 
 
-def quantised(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What is written in the place of some weights."""
+def quantize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors to store: integers and scales of matrices, other weights unchanged."""
     stored = {}
     for name, values in weights.items():
-        if values.ndim != 2 or values.shape[1] < SHORTEST or not values.is_floating_point():
+        if values.ndim != 2 or values.shape[1] < MIN_ROW_LENGTH or not values.is_floating_point():
             stored[name] = values
             continue
         scale_R1 = values.float().abs().amax(dim=1, keepdim=True) / LARGEST
@@ -40,8 +40,8 @@ def quantised(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return stored
 
 
-def restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights, each value at most half a scale from what it was."""
+def dequantize(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights. Each value differs by at most half a scale."""
     weights = {}
     for name, values in stored.items():
         if name.endswith(VALUES):
@@ -52,57 +52,59 @@ def restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return weights
 
 
-class OpensInt8:
-    """For models of `transformers`: `from_pretrained` opens weights in this form too."""
+class Int8LoadingMixin:
+    """Mixin for models of `transformers` whose `from_pretrained` also loads 8-bit weights."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **options: Any) -> Self:
-        opens: Any = super()
-        file = None if options.get("state_dict") is not None else _file(pretrained_model_name_or_path, options)
+        """Load a model as `PreTrainedModel.from_pretrained` does, from 8-bit weights too."""
+        parent: Any = super()
+        file = None if options.get("state_dict") is not None else _find_weights(pretrained_model_name_or_path, options)
         if file is None or not _holds_int8(file):
-            return opens.from_pretrained(pretrained_model_name_or_path, *args, **options)
-        config, rest = _configured(cls, pretrained_model_name_or_path, options)
-        # Weights that are given come without a folder, and so without anything there is to look up.
-        rest = {name: value for name, value in rest.items() if name not in (*_WHERE, "use_safetensors", "state_dict")}
-        opened = opens.from_pretrained(None, *args, config=config, state_dict=restored(load_file(file)), **rest)
-        for part in (opened[0] if isinstance(opened, tuple) else opened).modules():
-            if isinstance(part, PreTrainedModel):
-                part.name_or_path = part.config.name_or_path = str(pretrained_model_name_or_path)
-        return opened
+            return parent.from_pretrained(pretrained_model_name_or_path, *args, **options)
+        config, rest = _load_config(cls, pretrained_model_name_or_path, options)
+        # With a state_dict transformers reads no folder, so options that locate files are dropped.
+        dropped = (*_LOCATION_OPTIONS, "use_safetensors", "state_dict")
+        rest = {name: value for name, value in rest.items() if name not in dropped}
+        loaded = parent.from_pretrained(None, *args, config=config, state_dict=dequantize(load_file(file)), **rest)
+        for module in (loaded[0] if isinstance(loaded, tuple) else loaded).modules():
+            if isinstance(module, PreTrainedModel):
+                module.name_or_path = module.config.name_or_path = str(pretrained_model_name_or_path)
+        return loaded
 
 
-def _configured(cls: Any, name: Any, options: Mapping[str, Any]) -> tuple[PreTrainedConfig, dict[str, Any]]:
-    """The configuration that is given or lies in the folder, with the options that change it; and the others."""
+def _load_config(cls: Any, name: Any, options: Mapping[str, Any]) -> tuple[PreTrainedConfig, dict[str, Any]]:
+    """Return the given or stored configuration, changed by the options that belong to it, and the other options."""
     others = {key: value for key, value in options.items() if key != "config"}
     config = options.get("config")
     if isinstance(config, PreTrainedConfig):
         return config, others
-    kept = {key: others.pop(key) for key in _OF_THE_MODEL if key in others}
+    model_options = {key: others.pop(key) for key in _MODEL_OPTIONS if key in others}
     config, others = cls.config_class.from_pretrained(
         name if config is None else config, return_unused_kwargs=True, **others
     )
-    return config, {**others, **kept}
+    return config, {**others, **model_options}
 
 
-def _file(name: Any, options: Mapping[str, Any]) -> Path | None:
-    """The weights of a folder or of a model on the hub, if they are one file."""
+def _find_weights(name: Any, options: Mapping[str, Any]) -> Path | None:
+    """Return the weights of a folder or of a model on the hub, if they are one file."""
     if name is None:
         return None
     if Path(name).is_dir():
         file = Path(name) / (options.get("subfolder") or "") / SAFE_WEIGHTS_NAME
         return file if file.is_file() else None
-    where = {key: options[key] for key in _WHERE if options.get(key) is not None}
-    found = cached_file(
+    location = {key: options[key] for key in _LOCATION_OPTIONS if options.get(key) is not None}
+    cached = cached_file(
         str(name),
         SAFE_WEIGHTS_NAME,
         _raise_exceptions_for_gated_repo=False,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
-        **where,
+        **location,
     )
-    return Path(found) if found else None
+    return Path(cached) if cached else None
 
 
 def _holds_int8(file: Path) -> bool:
     with safe_open(file, framework="pt") as opened:
-        return any(name.endswith(VALUES) for name in opened.keys())  # noqa: SIM118 - it is no mapping
+        return any(name.endswith(VALUES) for name in opened.keys())  # noqa: SIM118 - not a mapping

@@ -1,4 +1,4 @@
-"""Networks of `transformers`, from safetensors alone; no code that comes with a model is run."""
+"""Load models and tokenizers of `transformers`, from safetensors only and without running code of the model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -18,29 +20,28 @@ from transformers import (
 )
 from transformers.utils import logging
 
-import crossling.model.tasks
-import crossling.model.translator  # noqa: F401  both register our architectures with Auto*
-from crossling.errors import BadInput
+import crossling.model.encoder_decoder  # noqa: F401 - registers all crossling models with the Auto classes
+from crossling.core.errors import BadInput
 
 
-def pretrained_config(folder: Path, name: str | Path) -> PreTrainedConfig:
-    """What a folder says of its network; `name` is what the user calls it."""
+def load_pretrained_config(folder: Path, name: str | Path) -> PreTrainedConfig:
+    """Return the configuration in a folder. Error messages call the model `name`."""
     if not (folder / "config.json").is_file():
-        raise BadInput(f"{name}: no config.json here; give a run or a Hugging Face model folder")
+        raise BadInput(f"{name}: no config.json. Give a run folder or a Hugging Face model folder.")
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # each family, and each way to be damaged, has its own errors
-        raise unreadable(name, error) from error
+    except Exception as error:  # each model family has its own errors
+        raise loading_error(name, error) from error
 
 
-def pretrained(folder: Path, name: str | Path, kind: Any = AutoModel) -> PreTrainedModel:
-    """The network in a folder, complete and in float32; `kind` is the Auto class that says with which head."""
-    config = pretrained_config(folder, name)
+def load_pretrained(folder: Path, name: str | Path, auto_class: Any = AutoModel) -> PreTrainedModel:
+    """Return the complete model in a folder, in float32, with the head of `auto_class`."""
+    config = load_pretrained_config(folder, name)
     if not any(folder.glob("*.safetensors")):
-        raise BadInput(f"{name}: no .safetensors weights here, and others are not opened; convert the model first")
+        raise BadInput(f"{name}: no .safetensors weights. Convert the model: other formats are not loaded.")
     try:
-        with quiet():
-            network, loading = kind.from_pretrained(
+        with quiet_transformers():
+            model, loading = auto_class.from_pretrained(
                 folder,
                 config=config,
                 local_files_only=True,
@@ -48,52 +49,64 @@ def pretrained(folder: Path, name: str | Path, kind: Any = AutoModel) -> PreTrai
                 use_safetensors=True,
                 dtype=torch.float32,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are told below, in one sentence
+                ignore_mismatched_sizes=True,  # reported below in one sentence
             )
     except Exception as error:
-        raise unreadable(name, error) from error
+        raise loading_error(name, error) from error
     for weight, found, expected in sorted(loading["mismatched_keys"])[:1]:
         raise BadInput(
-            f"{name}: the weight {weight} is of shape {tuple(found)}, and its config.json asks for {tuple(expected)};"
-            " mend the folder"
+            f"{name}: weight {weight} has shape {tuple(found)}, but config.json expects {tuple(expected)}."
+            " Restore the folder."
         )
-    absent = sorted(key for key in loading["missing_keys"] if "pooler" not in key)
-    if absent:  # transformers would fill them with random numbers
-        raise BadInput(f"{name}: {len(absent)} weights are missing, the first {absent[0]!r}; export the model again")
-    for weight, values in network.named_parameters():
+    missing = sorted(key for key in loading["missing_keys"] if "pooler" not in key)
+    if missing:  # transformers would initialize them at random
+        raise BadInput(
+            f"{name}: {len(missing)} weights are missing, the first is {missing[0]}. Export the model again."
+        )
+    for weight, values in model.named_parameters():
         if not values.isfinite().all():
-            raise BadInput(f"{name}: the weight {weight} holds values that are no numbers; the folder is damaged")
-    return network
+            raise BadInput(f"{name}: weight {weight} has non-finite values. Restore the folder.")
+    return model
 
 
-def tokenizer_of(folder: Path, name: str | Path) -> PreTrainedTokenizerFast:
-    """The tokenizer that lies beside a network."""
+def load_tokenizer(folder: Path, name: str | Path) -> PreTrainedTokenizerFast:
+    """Return the tokenizer in a model folder."""
     if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json")):
-        raise BadInput(f"{name}: no tokenizer here; save the model's tokenizer into the same folder")
+        raise BadInput(f"{name}: no tokenizer. Save the model's tokenizer into the same folder.")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # each kind of tokenizer has its own errors
-        raise unreadable(name, error) from error
+    except Exception as error:  # each tokenizer class has its own errors
+        raise loading_error(name, error) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise BadInput(f"{name}: no fast tokenizer; save tokenizer.json, as AutoTokenizer does, into the folder")
+        raise BadInput(f"{name}: no fast tokenizer. Save tokenizer.json, as AutoTokenizer does, into the folder.")
     return tokenizer
 
 
-def unreadable(name: str | Path, error: Exception) -> BadInput:
-    return BadInput(f"{name}: transformers cannot load it ({(str(error).splitlines() or [type(error).__name__])[0]})")
+def loading_error(name: str | Path, error: Exception) -> BadInput:
+    """Return the error for a model that transformers cannot load."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return BadInput(f"{name}: transformers cannot load it ({reason})")
+
+
+def model_fingerprint(module: nn.Module) -> str:
+    """Return a hash of the names, shapes, types and values of all weights. The device does not matter."""
+    digest = xxhash.xxh3_128()
+    for name, values in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tuple(values.shape)} {values.dtype}\n".encode())
+        digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Without the report of missing and superfluous weights: what matters of it is said here, and heads that nobody
-    asked for do not matter."""
-    before = logging.get_verbosity()
-    bars = logging.is_progress_bar_enabled()
+def quiet_transformers() -> Iterator[None]:
+    """Silence progress bars and reports of missing and unexpected weights, which are checked here."""
+    verbosity = logging.get_verbosity()
+    has_bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(before)
-        if bars:
+        logging.set_verbosity(verbosity)
+        if has_bars:
             logging.enable_progress_bar()

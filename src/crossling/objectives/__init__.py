@@ -1,11 +1,9 @@
-"""One objective, one file, headed by its equation: corruption and loss together."""
+"""Training objectives: one file each, headed by its equation, with corruption, loss and cost."""
 
 from crossling.objectives.ca_mlm import CAMLM, CATLM
-from crossling.objectives.mlm import MLM
-from crossling.objectives.mrtd import MRTD
-from crossling.objectives.objective import Network, Objective
-from crossling.objectives.tlm import TLM
-from crossling.objectives.trtd import TRTD
+from crossling.objectives.mlm import MLM, TLM
+from crossling.objectives.objective import Network, Objective, PretrainingObjective
+from crossling.objectives.rtd import MRTD, TRTD
 from crossling.objectives.xlco import XLCo
 
-__all__ = ["CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "Network", "Objective", "XLCo"]
+__all__ = ["CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "Network", "Objective", "PretrainingObjective", "XLCo"]

@@ -3,10 +3,10 @@ r"""Cross-attention masked language modelling (VECO §2, Eq. 1).
     L(x, y) = - log P(x | x^; s) - log P(x | y^, x^; s, c)
               - log P(y | y^; s) - log P(y | x^, y^; s, c)              x^, y^: x and y with some tokens masked
 
-s are the weights of the encoder, c those of its cross-attention. Two streams run over the same weights: H by
-self-attention alone, and S with cross-attention plugged into every layer, whose keys and values are the last layer's H
-of the other sequence, without gradient (Eq. 6 to 9). In each layer the query of cross-attention is what self-attention
-gave, as in the decoders the authors released; their Eq. 6 takes the output of the layer below.
+s are the weights of the encoder, c those of its cross-attention. Two streams use the same weights. H has
+self-attention alone. S has cross-attention plugged into every layer, whose keys and values are the last layer's H of
+the other sequence, without gradient (Eq. 6 to 9). The query of cross-attention is the output of self-attention, as in
+the decoders that the authors released. Their Eq. 6 takes the output of the layer below.
 
 x and y are two adjacent segments of a document (CAMLM) or the two sides of a translation pair (CATLM).
 """
@@ -16,100 +16,135 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crossling.data.batches import Corrupted, Examples
-from crossling.data.noise import Noise
+from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, PROBABILITY, Bounds
+from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples
+from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
-from crossling.objectives.mlm import MLM, at, predicted, prediction
-from crossling.objectives.objective import Network
+from crossling.objectives.mlm import MLM, gather_positions, prediction_sums, prediction_terms
+from crossling.objectives.objective import (
+    FORWARD_AND_BACKWARD,
+    HeadMemory,
+    Network,
+    block_bytes,
+    encoder_bytes,
+    encoder_flops,
+    lm_head_flops,
+    matrix_weights,
+)
 from crossling.vocabulary.vocabulary import EOS
 
 
 @dataclass(frozen=True)
 class CAMLM(MLM):
+    """Cross-attention MLM on two adjacent segments of a document."""
+
     term: ClassVar[str] = "ca_mlm"
 
-    tokens: int = 524_288  # of one step
-    length: int = 512  # tokens of x and y together
-    weight: float = 1.0  # of each of the four terms
-    stop_gradient: bool = True  # H is a constant to the stream S
+    tokens: Annotated[int, AT_LEAST_1] = 524_288  # per step
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512  # tokens of x and y together
+    weight: Annotated[float, AT_LEAST_0] = 1.0  # of each of the four terms
+    stop_gradient: bool = True  # no gradient from stream S to H
 
     @property
     def terms(self) -> dict[str, str]:
-        """x and y from H, x and y from S: where each is masked."""
+        """Side of each loss term: x and y predicted from H, then x and y predicted from S."""
         return {f"{self.term}_{side}{stream}": side for stream in ("", "_cross") for side in ("x", "y")}
 
     @property
-    def weights(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         return dict.fromkeys(self.terms, self.weight)
 
-    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
-        return self._pairs(adjacent(examples), noise, mask)
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+        return self._corrupt_pairs(split_blocks(examples), noise, mask)
 
-    def _pairs(self, pairs: Examples, noise: Noise, mask: int) -> Corrupted:
+    def _corrupt_pairs(self, pairs: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
         inputs = {}
-        for side, sequences in {"x": pairs.alone(), "y": pairs.translations()}.items():
-            hidden = self.masked(sequences, noise, mask, purpose=side)
-            tokens = {"ids": side, "targets": f"{side}_targets", "masked": f"{side}_masked"}
-            inputs[side] = Sequences(hidden.lengths_N, {tokens[name]: each for name, each in hidden.tokens.items()})
-        return Corrupted(inputs, paired=True)
+        for side, sequences in {"x": pairs.sequences(), "y": pairs.translation_sequences()}.items():
+            masked = self.mask(sequences, noise, mask, purpose=side)
+            names = {"ids": side, "targets": f"{side}_targets", "masked": f"{side}_masked"}
+            inputs[side] = Sequences(masked.lengths_N, {names[name]: array for name, array in masked.tokens.items()})
+        return CorruptedExamples(inputs, has_paired_rows=True)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {
-            name: int(batch[f"{side}_masked"].sum()) for term, side in self.terms.items() for name in predicted(term)
+            name: int(batch[f"{side}_masked"].sum())
+            for term, side in self.terms.items()
+            for name in prediction_terms(term)
         }
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
-        ids_BL, segments_BL = (torch.cat([batch[f"x{what}"], batch[f"y{what}"]]) for what in ("", "_segments"))
-        own_BLD = net.encoder(ids_BL, segments=segments_BL).last_hidden_state
-        both_BLD = net.encoder(
+        ids_BL, segments_BL = (torch.cat([batch[f"x{suffix}"], batch[f"y{suffix}"]]) for suffix in ("", "_segments"))
+        h_BLD = net.encoder(ids_BL, segments=segments_BL).last_hidden_state
+        s_BLD = net.encoder(
             ids_BL,
             segments=segments_BL,
-            encoder_hidden_states=_exchanged(own_BLD.detach() if self.stop_gradient else own_BLD),
-            encoder_segments=_exchanged(segments_BL),
+            encoder_hidden_states=_swap_sides(h_BLD.detach() if self.stop_gradient else h_BLD),
+            encoder_segments=_swap_sides(segments_BL),
         ).last_hidden_state
         table_VD = net.encoder.embeddings.tokens.weight
         sums: dict[str, Tensor] = {}
-        for term, (side, hidden_RLD) in zip(self.terms, _sides(own_BLD, both_BLD), strict=True):
-            place_M = batch[f"{side}_masked_at"]
-            targets_M = at(batch[f"{side}_targets"], place_M)
-            found = net.parts["lm_head"].predict(at(hidden_RLD, place_M), table_VD, targets_M)
-            sums |= prediction(term, found, targets_M, len(table_VD))
+        for term, (side, hidden_RLD) in zip(self.terms, _split_sides(h_BLD, s_BLD), strict=True):
+            position_M = batch[f"{side}_masked_at"]
+            targets_M = gather_positions(batch[f"{side}_targets"], position_M)
+            prediction = net.parts["lm_head"].predict(gather_positions(hidden_RLD, position_M), table_VD, targets_M)
+            sums |= prediction_sums(term, prediction, targets_M, len(table_VD))
         return sums
+
+    def flops_per_token(self, net: Network, length: float) -> float:
+        """Return the FLOPs of both sequences of a pair, each without and with cross-attention."""
+        encoder, side_length = net.encoder, length / 2
+        own = encoder_flops(encoder, len(encoder.blocks), side_length)
+        attention = 4 * side_length * encoder.config.hidden_size
+        cross = sum(2 * matrix_weights(block.cross) + attention for block in encoder.blocks)
+        heads = 2 * lm_head_flops(encoder, net.parts["lm_head"]) * self.rate
+        return FORWARD_AND_BACKWARD * (2 * own + cross + heads)
+
+    def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
+        config, layers = net.encoder.config, len(net.encoder.blocks)
+        recomputed = block_bytes(config, cross_attention=True) if gradient_checkpointing else 0
+        streams = (False, True)  # H without and S with cross-attention
+        return recomputed + sum(encoder_bytes(config, layers, gradient_checkpointing, cross) for cross in streams)
+
+    def head_memory(self, net: Network, gradient_checkpointing: bool) -> HeadMemory:
+        below = self.activation_bytes(net, gradient_checkpointing)
+        return HeadMemory(table_gradients=len(self.terms), predicted=self.rate, activation_bytes=below)
 
 
 @dataclass(frozen=True)
 class CATLM(CAMLM):
-    stream: ClassVar[Literal["text", "pairs"]] = "pairs"
+    """Cross-attention MLM on the two sides of a translation pair."""
+
+    stream: ClassVar[Stream] = "pairs"
     term: ClassVar[str] = "ca_tlm"
 
-    rate: float = 0.25
-    length: int = 128
+    rate: Annotated[float, PROBABILITY] = 0.25
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 128
 
-    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
-        return self._pairs(examples, noise, mask)
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+        return self._corrupt_pairs(examples, noise, mask)
 
 
-def adjacent(blocks: Examples) -> Examples:
-    """Each block in two, at the end of the sentence nearest to its middle."""
+def split_blocks(blocks: TokenizedExamples) -> TokenizedExamples:
+    """Split each block in two, at the end of the sentence nearest to its middle."""
     halves = []
     for ids in blocks.ids:
         ends = np.flatnonzero(ids[:-1] == EOS) + 1
-        cut = int(ends[np.abs(2 * ends - len(ids)).argmin()]) if len(ends) else len(ids) // 2
-        halves.append((ids[:cut], ids[cut:]))
-    return Examples([first for first, _ in halves], [second for _, second in halves])
+        middle = int(ends[np.abs(2 * ends - len(ids)).argmin()]) if len(ends) else len(ids) // 2
+        halves.append((ids[:middle], ids[middle:]))
+    return TokenizedExamples([first for first, _ in halves], [second for _, second in halves])
 
 
-def _exchanged(rows: Tensor) -> Tensor:
-    """The rows of y where those of x were, and the other way round."""
+def _swap_sides(rows: Tensor) -> Tensor:
+    """Swap the rows of x and those of y."""
     return torch.cat(rows.chunk(2)[::-1])
 
 
-def _sides(*streams_BLD: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _split_sides(*streams_BLD: Tensor) -> Iterator[tuple[str, Tensor]]:
     for stream_BLD in streams_BLD:
         yield from zip(("x", "y"), stream_BLD.chunk(2), strict=True)

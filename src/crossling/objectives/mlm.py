@@ -1,151 +1,200 @@
-r"""Masked language modelling.
+r"""Masked language modelling (MLM) and translation language modelling (TLM).
 
     L_MLM(x) = - sum over i in M of log p(x_i | x without M)            M: the masked positions
+    L_TLM(e, f) = L_MLM([e; f])                                         [e; f]: <s> e </s> f </s>
 
-TLM (Conneau and Lample 2019) is the same on a joined translation pair: see tlm.py. Both maximise a lower bound of
-mutual information (InfoXLM Eq. 1 and 2), which is watched beside the loss:
+TLM (Conneau and Lample 2019; XLM-E §3.1) is MLM on a joined translation pair. Both maximize a lower bound of mutual
+information (InfoXLM Eq. 1 and 2), which is logged beside the loss:
 
     I(c; x) >= log |V| - L_MLM                                          c: the context of the masked token x
+
+By the chain rule (InfoXLM Eq. 3) I(e, f; x) = I(e; x) + I(f; x | e). So the difference between the bounds of TLM and
+MLM is the information that the translation adds about a masked token.
 """
-# N sequences, P tokens of them all, C candidates, B rows, L positions, D width, V vocabulary, M masked positions
+# N sequences, P tokens of all sequences, C candidates, B rows, L positions, D width, V vocabulary, M masked positions
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
 from torch import Tensor
 
-from crossling.data.batches import Corrupted, Examples
-from crossling.data.noise import Noise, places
+from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, PROBABILITY, Bounds
+from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples
+from crossling.data.keyed_random import KeyedRandom, positions_within
 from crossling.data.packing import Batch, Sequences
+from crossling.model.encoder import CrosslingModel
 from crossling.model.heads import LMHead
-from crossling.model.prediction import Predicted
-from crossling.model.shape import Shape
-from crossling.model.transformer import CrosslingModel
-from crossling.objectives.objective import Network, Objective, Parts
+from crossling.model.kernels.prediction import TokenPrediction
+from crossling.model.model_shape import ModelShape
+from crossling.objectives.objective import (
+    FORWARD_AND_BACKWARD,
+    HeadMemory,
+    ModuleBuilders,
+    Network,
+    PretrainingObjective,
+    block_bytes,
+    encoder_bytes,
+    encoder_flops,
+    lm_head_flops,
+)
 from crossling.vocabulary.vocabulary import BOS, EOS, UNK
 
 
 @dataclass(frozen=True)
-class MLM(Objective):
-    stream: ClassVar[Literal["text", "pairs"]] = "text"
+class MLM(PretrainingObjective):
+    """Masked language modelling on blocks of text."""
+
+    stream: ClassVar[Stream] = "text"
     term: ClassVar[str] = "mlm"
 
-    rate: float = 0.15  # |M| / |x|
-    keep: float = 0.1  # of M: stays as it is
-    random: float = 0.1  # of M: becomes a random piece; the rest becomes <mask>
-    span: float = 1.0  # tokens masked in a row, on average
-    tokens: int = 1_048_576  # of one step
-    sequences: int | None = None  # of one step, in place of tokens
-    length: int = 512
-    weight: float = 1.0
+    rate: Annotated[float, PROBABILITY] = 0.15  # masking rate, |M| / |x|
+    keep: Annotated[float, PROBABILITY] = 0.1  # fraction of M that stays unchanged
+    random: Annotated[float, PROBABILITY] = 0.1  # fraction of M that becomes a random token; the rest becomes <mask>
+    span: Annotated[float, AT_LEAST_1] = 1.0  # mean length of masked spans
+    tokens: Annotated[int, AT_LEAST_1] = 1_048_576  # per step
+    sequences: Annotated[int | None, AT_LEAST_1] = None  # per step, instead of tokens
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512  # tokens per sequence
+    weight: Annotated[float, AT_LEAST_0] = 1.0  # of the mean loss
 
     @property
-    def weights(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         return {self.term: self.weight}
 
-    def examples(self, expected_length: float) -> int:
-        return self.sequences or max(1, round(self.tokens / expected_length))
+    def examples_per_step(self, mean_length: float) -> int:
+        return self.sequences or max(1, round(self.tokens / mean_length))
 
-    def parts(self, encoder: CrosslingModel, shape: Shape) -> Parts:  # noqa: ARG002
+    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
         return {"lm_head": lambda: LMHead(encoder.config)}
 
-    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
-        return Corrupted({"ids": self.masked(examples.alone(), noise, mask)})
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+        return CorruptedExamples({"ids": self.mask(examples.sequences(), noise, mask)})
 
-    def masked(self, sequences: Sequences, noise: Noise, mask: int, purpose: str = "") -> Sequences:
-        return masked(sequences, noise, mask, self.rate, self.keep, self.random, self.span, purpose)
+    def mask(self, sequences: Sequences, noise: KeyedRandom, mask: int, purpose: str = "") -> Sequences:
+        """Mask sequences at the rates of this objective."""
+        return mask_tokens(
+            sequences, noise, mask, rate=self.rate, keep=self.keep, random=self.random, span=self.span, purpose=purpose
+        )
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        return dict.fromkeys(predicted(self.term), int(batch["masked"].sum()))
+        return dict.fromkeys(prediction_terms(self.term), int(batch["masked"].sum()))
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         hidden_BLD = net.encoder(batch["ids"], segments=batch["ids_segments"]).last_hidden_state
-        hidden_MD, targets_M = at(hidden_BLD, batch["masked_at"]), at(batch["targets"], batch["masked_at"])
-        found = net.parts["lm_head"].predict(hidden_MD, net.encoder.embeddings.tokens.weight, targets_M)
-        return prediction(self.term, found, targets_M, net.encoder.config.vocab_size)
+        hidden_MD = gather_positions(hidden_BLD, batch["masked_at"])
+        targets_M = gather_positions(batch["targets"], batch["masked_at"])
+        prediction = net.parts["lm_head"].predict(hidden_MD, net.encoder.embeddings.tokens.weight, targets_M)
+        return prediction_sums(self.term, prediction, targets_M, net.encoder.config.vocab_size)
+
+    def flops_per_token(self, net: Network, length: float) -> float:
+        layers = encoder_flops(net.encoder, len(net.encoder.blocks), length)
+        return FORWARD_AND_BACKWARD * (layers + lm_head_flops(net.encoder, net.parts["lm_head"]) * self.rate)
+
+    def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
+        config, layers = net.encoder.config, len(net.encoder.blocks)
+        recomputed = block_bytes(config) if gradient_checkpointing else 0  # one block at a time
+        return recomputed + encoder_bytes(config, layers, gradient_checkpointing)
+
+    def head_memory(self, net: Network, gradient_checkpointing: bool) -> HeadMemory:
+        below = encoder_bytes(net.encoder.config, len(net.encoder.blocks), gradient_checkpointing)
+        return HeadMemory(table_gradients=1, predicted=self.rate, activation_bytes=below)
 
 
-def predicted(term: str) -> tuple[str, str, str]:
-    """The sums that predicting tokens gives."""
+@dataclass(frozen=True)
+class TLM(MLM):
+    """Translation language modelling: MLM on joined translation pairs."""
+
+    stream: ClassVar[Stream] = "pairs"
+    term: ClassVar[str] = "tlm"
+
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+        return CorruptedExamples({"ids": self.mask(examples.joined_sequences(), noise, mask)})
+
+
+def prediction_terms(term: str) -> tuple[str, str, str]:
+    """Return the names of the sums of `prediction_sums`."""
     return term, f"{term}_accuracy", f"{term}_bound"
 
 
-def prediction(term: str, found: Predicted, targets_M: Tensor, pieces: int) -> dict[str, Tensor]:
-    """The loss, how many are right, and the bound on mutual information that the loss stands for (in nats)."""
-    bound = len(targets_M) * math.log(pieces) - found.loss.detach()
-    return dict(zip(predicted(term), (found.loss, found.right, bound), strict=True))
+def prediction_sums(
+    term: str, prediction: TokenPrediction, targets_M: Tensor, vocabulary_size: int
+) -> dict[str, Tensor]:
+    """Return the loss, the number of correct predictions, and the bound on mutual information in nats."""
+    bound = len(targets_M) * math.log(vocabulary_size) - prediction.loss.detach()
+    return dict(zip(prediction_terms(term), (prediction.loss, prediction.correct, bound), strict=True))
 
 
-def at(values_BL: Tensor, place_M: Tensor) -> Tensor:
-    """The values at some places of the flattened rows, [M, ...]."""
-    return values_BL.flatten(0, 1).index_select(0, place_M)
+def gather_positions(values_BL: Tensor, position_M: Tensor) -> Tensor:
+    """Return the values at some positions of the flattened rows, [M, ...]."""
+    return values_BL.flatten(0, 1).index_select(0, position_M)
 
 
-def masked(
+def mask_tokens(
     sequences: Sequences,
-    noise: Noise,
+    noise: KeyedRandom,
     mask: int,
+    *,
     rate: float,
     keep: float = 0.0,
     random: float = 0.0,
     span: float = 1.0,
     purpose: str = "",
 ) -> Sequences:
-    """The masked ids, where they are masked, and what stood there. Special tokens are never chosen.
+    """Return the masked ids, which positions are masked, and the original ids. Special tokens are never masked.
 
-    The number of masked positions of a sequence is rate x length, rounded up or down at random so that the rate holds
-    on average, and at least one.
+    The number of masked positions of a sequence is rate x length, at least one. It is rounded up or down at random, so
+    that the masking rate holds on average.
     """
-    ids_P, number_P, place_P = sequences.tokens["ids"], sequences.numbers, sequences.places
+    ids_P, sequence_P, position_P = sequences.tokens["ids"], sequences.sequence_ids, sequences.positions
     candidate_C = np.flatnonzero((ids_P != BOS) & (ids_P != EOS))
-    candidates_N = np.bincount(number_P[candidate_C], minlength=len(sequences.lengths_N))
-    chosen_N = np.maximum(1, (rate * candidates_N + noise.each(f"{purpose}round")).astype(np.int64))
+    candidates_N = np.bincount(sequence_P[candidate_C], minlength=len(sequences.lengths_N))
+    count_N = np.maximum(1, (rate * candidates_N + noise.per_example(f"{purpose}round")).astype(np.int64))
     if span > 1:
-        chosen_M = _spans(sequences, candidate_C, chosen_N, noise, span, purpose)
+        masked_M = _select_spans(sequences, candidate_C, count_N, noise=noise, span=span, purpose=purpose)
     else:
-        # In a random order of each sequence's candidates the first ones are chosen.
-        number_C, place_C = noise.order(f"{purpose}choose", number_P[candidate_C], place_P[candidate_C])
-        first_C = places(candidates_N) < chosen_N[number_C]
+        # The first candidates of each sequence, in random order.
+        sequence_C, position_C = noise.shuffle(f"{purpose}choose", sequence_P[candidate_C], position_P[candidate_C])
+        first_C = positions_within(candidates_N) < count_N[sequence_C]
         start_N = np.cumsum(sequences.lengths_N) - sequences.lengths_N
-        chosen_M = (start_N[number_C] + place_C)[first_C]
+        masked_M = (start_N[sequence_C] + position_C)[first_C]
     masked_P = np.zeros(len(ids_P), dtype=np.bool_)
-    masked_P[chosen_M] = True
-    fate_M, stranger_M = (
-        noise.tokens(f"{purpose}{what}", number_P[chosen_M], place_P[chosen_M]) for what in ("fate", "stranger")
+    masked_P[masked_M] = True
+    # Both names are part of the random key: other names would change the sampled numbers.
+    action_M, token_M = (
+        noise.per_token(f"{purpose}{name}", sequence_P[masked_M], position_P[masked_M]) for name in ("fate", "stranger")
     )
-    hidden_P = ids_P.copy()
-    hidden_P[chosen_M[fate_M >= keep]] = mask
-    random_M = (fate_M >= keep) & (fate_M < keep + random)
-    hidden_P[chosen_M[random_M]] = UNK + 1 + (stranger_M[random_M] * (mask - UNK - 1)).astype(np.int64)
-    return Sequences(sequences.lengths_N, {"ids": hidden_P, "targets": ids_P, "masked": masked_P})
+    corrupted_P = ids_P.copy()
+    corrupted_P[masked_M[action_M >= keep]] = mask
+    random_M = (action_M >= keep) & (action_M < keep + random)
+    corrupted_P[masked_M[random_M]] = UNK + 1 + (token_M[random_M] * (mask - UNK - 1)).astype(np.int64)
+    return Sequences(sequences.lengths_N, {"ids": corrupted_P, "targets": ids_P, "masked": masked_P})
 
 
-def _spans(
-    sequences: Sequences, candidate_C: np.ndarray, chosen_N: np.ndarray, noise: Noise, span: float, purpose: str
+def _select_spans(
+    sequences: Sequences, candidate_C: np.ndarray, count_N: np.ndarray, *, noise: KeyedRandom, span: float, purpose: str
 ) -> np.ndarray:
-    """Whole spans in a random order until enough is chosen; the last one may be cut short.
+    """Select whole spans in random order until enough tokens are masked. The last span may be truncated.
 
-    Every sequence is cut into spans first: one ends after each token with probability 1 / span, so their lengths are
+    Every sequence is divided into spans first. A span ends after each token with probability 1 / span, so lengths are
     geometric with that mean, and before each special token.
     """
     # C candidates, S spans
-    number_C, place_C = sequences.numbers[candidate_C], sequences.places[candidate_C]
-    begins_C = noise.tokens(f"{purpose}span", number_C, place_C) < 1 / span
-    begins_C |= np.diff(candidate_C, prepend=-2) > 1  # a new sequence, or a special token between
-    span_C = np.cumsum(begins_C) - 1
-    length_S, number_S = np.bincount(span_C), number_C[begins_C]
-    order_S = np.lexsort((noise.tokens(f"{purpose}choose", number_S, place_C[begins_C]), number_S))
-    # How much the spans before it, in that order, have used of the sequence's number.
+    sequence_C, position_C = sequences.sequence_ids[candidate_C], sequences.positions[candidate_C]
+    starts_C = noise.per_token(f"{purpose}span", sequence_C, position_C) < 1 / span
+    starts_C |= np.diff(candidate_C, prepend=-2) > 1  # after a special token, or in a new sequence
+    span_C = np.cumsum(starts_C) - 1
+    length_S, sequence_S = np.bincount(span_C), sequence_C[starts_C]
+    order_S = np.lexsort((noise.per_token(f"{purpose}choose", sequence_S, position_C[starts_C]), sequence_S))
+    # Tokens that the earlier spans of the sequence, in that order, have masked already.
     used_S = np.cumsum(length_S[order_S]) - length_S[order_S]
-    used_S -= used_S[np.searchsorted(number_S[order_S], number_S[order_S])]
-    taken_S = np.empty_like(length_S)
-    taken_S[order_S] = np.clip(chosen_N[number_S[order_S]] - used_S, 0, length_S[order_S])
-    # Of a span that is cut short any part may stay, or the first tokens of a sequence would be masked too often.
-    chance_S = noise.tokens(f"{purpose}cut", number_S, place_C[begins_C])
-    first_S = (chance_S * (length_S - taken_S + 1)).astype(np.int64)
-    place_C = places(length_S) - first_S[span_C]
-    return candidate_C[(place_C >= 0) & (place_C < taken_S[span_C])]
+    used_S -= used_S[np.searchsorted(sequence_S[order_S], sequence_S[order_S])]
+    masked_S = np.empty_like(length_S)
+    masked_S[order_S] = np.clip(count_N[sequence_S[order_S]] - used_S, 0, length_S[order_S])
+    # A truncated span keeps a random part, or the first tokens of a sequence would be masked too often.
+    random_S = noise.per_token(f"{purpose}cut", sequence_S, position_C[starts_C])
+    first_S = (random_S * (length_S - masked_S + 1)).astype(np.int64)
+    offset_C = positions_within(length_S) - first_S[span_C]
+    return np.asarray(candidate_C[(offset_C >= 0) & (offset_C < masked_S[span_C])])

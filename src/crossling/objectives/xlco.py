@@ -1,76 +1,88 @@
-r"""Cross-lingual contrast (InfoXLM §3.3, Eq. 5 and 6).
+r"""Cross-lingual contrastive learning (XLCo; InfoXLM §3.3, Eq. 5 and 6).
 
     L_XLCo(c1, c2) = - log( f(c1, c2) / sum over c' in N of f(c1, c') ),    f(a, b) = exp(g_Q(a) . g_K(b) / tau)
 
-g is the encoder up to the universal layer, pooled and projected. The query encoder g_Q is the one in training; the key
-encoder g_K follows it, K <- m K + (1 - m) Q after each step, and learns nothing by itself. N holds the translation c2
-and a queue of earlier keys, of constant length and filled before the first step; the keys of a step enter it after the
-step. With `queue = 0`, N holds the keys of the step itself; if also m = 0 there is one encoder, and the keys have
-gradients too.
+g is the encoder up to the universal layer, pooled and projected. The query encoder g_Q is the one in training. The key
+encoder g_K is its moving average, K <- m K + (1 - m) Q after each step, and has no gradient. N contains the translation
+c2 and a queue of earlier keys. The queue has a constant length and is filled before the first step. The keys of a step
+are added after the step. With `queue = 0`, N contains the keys of the step itself (in-batch negatives). If also m = 0,
+there is one encoder, and the keys have gradients too.
 
-Mixup: a pair <c1, c2> is joined with another <d1, d2> of another corpus (or of another language pair of the same one)
-in a random order, as <c1 d1, c2 d2> or crossed as <c1 d2, d1 c2>. No row of a multi-way set meets its own translations
-as negatives, neither in the batch nor in the queue.
+Mixup: a pair <c1, c2> is joined with a pair <d1, d2> of another corpus or language pair. The result is <c1 d1, c2 d2>,
+or crossed <c1 d2, d1 c2>, each side in random order. Translations from one row of a multi-way corpus are never
+negatives of each other, neither in the batch nor in the queue.
 
-The loss maximises a lower bound of mutual information (Eq. 4), which is watched beside it: I(c1; c2) >= log |N| - L.
+The loss maximizes a lower bound of mutual information (Eq. 4), which is logged beside it: I(c1; c2) >= log |N| - L.
 
-At `temperature = 1`, not normalised and not symmetric this is Eq. 6 to the letter. Temperature, a projection without
-bias, and masked inputs are those of the authors' code and not in the paper.
+With `temperature = 1`, not normalised and not symmetric, this is exactly Eq. 6. Temperature, a projection without bias,
+and masked inputs are from the authors' code and not in the paper.
 """
 # N pairs of a micro-batch, A candidates, R rows of W tokens, P tokens in all, D width
+# A keys in the queue, N new ones, D width
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crossling.data.batches import Corrupted, Examples, opened
-from crossling.data.noise import Noise
+from crossling.core.distributed import all_gather_rows, is_main_process
+from crossling.core.progress import Progress
+from crossling.core.settings import AT_LEAST_0, FRACTION, POSITIVE, PROBABILITY, Bounds
+from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples, prepend_bos
+from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
-from crossling.distributed import gathered, speaks
-from crossling.model.initial import initialise
-from crossling.model.shape import Shape
-from crossling.model.transformer import CrosslingModel
-from crossling.objectives.mlm import masked
-from crossling.objectives.momentum import KeyQueue, follow, key_encoder
-from crossling.objectives.objective import Network, Objective, Parts
-from crossling.progress import Progress
+from crossling.model.embedding import init_weights
+from crossling.model.encoder import CrosslingModel
+from crossling.model.model_shape import ModelShape
+from crossling.objectives.mlm import mask_tokens
+from crossling.objectives.objective import (
+    FORWARD_AND_BACKWARD,
+    ModuleBuilders,
+    Network,
+    PretrainingObjective,
+    block_bytes,
+    encoder_bytes,
+    encoder_flops,
+    matrix_weights,
+)
 
-EXPECTED = 32  # tokens of a pair, where it has to be said how many pairs are a small batch
+TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
 
 
 @dataclass(frozen=True)
-class XLCo(Objective):
-    stream: ClassVar[Literal["text", "pairs"]] = "pairs"
+class XLCo(PretrainingObjective):
+    """Contrastive learning on the two sides of translation pairs."""
 
-    pairs: int = 2048  # of one step; with mixup, of joined ones
-    layer: int | None = None  # 0 is the embedding output; none: the universal layer of the model
-    momentum: float = 0.999  # m; 0: the key encoder is the query encoder
-    queue: int = 131_072  # |N| - 1; 0: the pairs of a step are each other's negatives
+    stream: ClassVar[Stream] = "pairs"
+
+    pairs: Annotated[int, Bounds(at_least=2)] = 2048  # per step; with mixup, joined pairs
+    layer: int | None = None  # of the sentence vectors; 0: embeddings; None: the universal layer
+    momentum: Annotated[float, FRACTION] = 0.999  # m; 0: one encoder for queries and keys
+    queue: Annotated[int, Bounds(at_least=0, at_most=2**24)] = 131_072  # negative keys, |N| - 1; 0: in-batch negatives
     mixup: bool = True
-    temperature: float = 0.25  # tau
+    temperature: Annotated[float, POSITIVE] = 0.25  # tau
     normalise: bool = False  # cosine instead of dot product
-    symmetric: bool = False  # also from c2 to c1, the mean of both
-    pooling: Literal["cls", "mean"] = "cls"  # mean: on CUDA its sums are in no fixed order
-    rate: float = 0.15  # masked on both sides
-    keep: float = 0.1  # of the masked: stays as it is
-    random: float = 0.1  # of the masked: becomes a random piece
-    length: int = 512  # tokens of both sides together
-    weight: float = 1.0
+    symmetric: bool = False  # mean of c1 to c2 and c2 to c1
+    pooling: Literal["cls", "mean"] = "cls"  # mean: not deterministic on CUDA
+    rate: Annotated[float, PROBABILITY] = 0.15  # masking rate on both sides
+    keep: Annotated[float, PROBABILITY] = 0.1  # fraction of masked positions that stay unchanged
+    random: Annotated[float, PROBABILITY] = 0.1  # fraction of masked positions that become a random token
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512  # tokens of both sides together
+    weight: Annotated[float, AT_LEAST_0] = 1.0
 
     @classmethod
-    def beside(cls, tokens: int, length: int) -> XLCo:
-        """As large as the paper's is beside tasks of so many tokens a step: a pair for each sequence of theirs, and the
-        keys of 64 steps in the queue.
+    def sized_like(cls, tokens: int, length: int) -> Self:
+        """Return the objective in the paper's proportion to others of `tokens` a step: one pair per sequence.
 
-        Smaller than the paper's it contrasts means by cosine: there, plain products of [CLS] were seen to tell new keys
-        from old ones by how far the encoder had moved on, and to learn nothing (docs/log.md).
+        The queue contains the keys of 64 steps. If it is smaller than the paper's, it uses mean pooling and cosine
+        similarity. There, dot products of [CLS] were seen to distinguish new keys from old ones by the drift of the
+        encoder, and to learn nothing (docs/log.md).
         """
         pairs = max(2, tokens // length)
         sized = cls(pairs=pairs, queue=64 * pairs, length=length)
@@ -79,120 +91,129 @@ class XLCo(Objective):
         return replace(sized, momentum=0.99, pooling="mean", normalise=True, temperature=0.05)
 
     @property
-    def order(self) -> str:
-        """Its own: other pairs than those that a masked language model beside it reads."""
+    def example_order(self) -> str:
+        """An order of its own: other pairs than those of a masked language model in the same recipe."""
         return "xlco"
 
     @property
-    def whole(self) -> bool:
+    def has_in_batch_negatives(self) -> bool:
         return not self.queue
 
     @property
-    def weights(self) -> dict[str, float]:
+    def _keys_have_gradients(self) -> bool:
+        return self.queue == 0 and self.momentum == 0
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
         return {"xlco": self.weight}
 
-    def examples(self, expected_length: float) -> int:  # noqa: ARG002
+    def examples_per_step(self, mean_length: float) -> int:  # noqa: ARG002
         return self.pairs * (2 if self.mixup else 1)
 
-    def parts(self, encoder: CrosslingModel, shape: Shape) -> Parts:  # noqa: ARG002
+    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
         def projection() -> nn.Module:
             linear = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size, bias=False)
-            initialise(linear, encoder.config.initializer_range)
+            init_weights(linear, encoder.config.initializer_range)
             return linear
 
-        parts: Parts = {"projection": projection}
+        modules: ModuleBuilders = {"projection": projection}
         if self.momentum:
-            parts["key_encoder"] = lambda: key_encoder(encoder, self._layer(encoder))
-            parts["key_projection"] = lambda: projection().requires_grad_(False)
+            modules["key_encoder"] = lambda: build_key_encoder(encoder, self._layer(encoder))
+            modules["key_projection"] = lambda: projection().requires_grad_(False)
         if self.queue:
-            parts["queue"] = lambda: KeyQueue(self.queue, encoder.config.hidden_size)
-        return parts
+            modules["queue"] = lambda: KeyQueue(self.queue, encoder.config.hidden_size)
+        return modules
 
-    def units(self, group_N: np.ndarray, noise: Noise) -> np.ndarray:
-        return mates(group_N, noise) if self.mixup else super().units(group_N, noise)
+    def example_units(self, group_N: np.ndarray, noise: KeyedRandom) -> np.ndarray:
+        """Return the pairs that mixup joins."""
+        return choose_partners(group_N, noise) if self.mixup else super().example_units(group_N, noise)
 
-    def corrupt(self, examples: Examples, noise: Noise, mask: int) -> Corrupted:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
         assert examples.row_N is not None
         if self.mixup:
-            query, key, rows_N2, noise = mixed_up(examples, noise)
+            query, key, rows_N2, noise = mix_pairs(examples, noise)
         else:
-            query, key = examples.alone(), examples.translations()
+            query, key = examples.sequences(), examples.translation_sequences()
             rows_N2 = np.stack([examples.row_N, examples.row_N], 1)
         inputs = {}
         for name, side in {"query": query, "key": key}.items():
             if self.rate:
-                side = masked(side, noise, mask, self.rate, self.keep, self.random, purpose=name)
+                side = mask_tokens(side, noise, mask, rate=self.rate, keep=self.keep, random=self.random, purpose=name)
             inputs[name] = Sequences(side.lengths_N, {name: side.tokens["ids"]})
-        return Corrupted(inputs, {"rows": rows_N2})
+        return CorruptedExamples(inputs, {"rows": rows_N2})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return dict.fromkeys(("xlco", "xlco_accuracy", "xlco_bound"), len(batch["rows"]))
 
-    def small(self, tokens: int) -> XLCo:
-        """Pairs that are each other's negatives: a queue would take them in. As many whatever their length, as the
-        loss grows with their number."""
-        return replace(self, pairs=max(2, tokens // EXPECTED), queue=0, mixup=False)
+    def stateless_copy(self, tokens: int) -> Self:
+        """Return a copy with in-batch negatives: a queue would store the keys.
 
-    def begin(self, net: Network, more: Iterator[list[Batch]]) -> None:
+        The number of pairs does not depend on their length, because the loss grows with it.
+        """
+        return replace(self, pairs=max(2, tokens // TYPICAL_PAIR_TOKENS), queue=0, mixup=False)
+
+    def prepare(self, net: Network, batches: Iterator[list[Batch]]) -> None:
+        """Copy the encoder to the key encoder, and fill the queue."""
         if self.momentum:
-            self._follow(net, 0.0)
+            self._update_key_encoder(net, 0.0)
         if self.queue:
             queue = net.parts["queue"]
-            with Progress("queue", self.queue, shown=speaks()) as progress:
+            with Progress("queue", self.queue, enabled=is_main_process()) as progress:
                 while queue.filled < self.queue:
-                    for batch in next(more):
+                    for batch in next(batches):
                         queue.add(self._keys(net, batch, "key"), batch["rows"])
                     queue.shift()
                     progress.update(queue.filled, "keys")
 
     def after_step(self, net: Network) -> None:
+        """Add the keys of the step to the queue, and update the key encoder."""
         if self.queue:
             net.parts["queue"].shift()
         if self.momentum:
-            self._follow(net, self.momentum)
+            self._update_key_encoder(net, self.momentum)
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         rows_N2 = batch["rows"]
-        ways = [("query", "key"), ("key", "query")] if self.symmetric else [("query", "key")]
-        live = {side: self.represent(net, batch, side) for side, _ in ways}
+        directions = [("query", "key"), ("key", "query")] if self.symmetric else [("query", "key")]
+        vectors = {side: self.represent(net, batch, side) for side, _ in directions}
         sums = []
-        for asking, answering in ways:
+        for query_side, key_side in directions:
             if self.queue or self.momentum:
-                key_ND = self._keys(net, batch, answering)
+                key_ND = self._keys(net, batch, key_side)
             else:
-                key_ND = live[answering] if self.symmetric else self.represent(net, batch, answering)
-            if self.queue and asking == "query":
+                key_ND = vectors[key_side] if self.symmetric else self.represent(net, batch, key_side)
+            if self.queue and query_side == "query":
                 net.parts["queue"].add(key_ND, rows_N2)
-            sums.append(self._contrast(net, live[asking], key_ND, rows_N2))
-        loss, right, bound = (sum(each) / len(ways) for each in zip(*sums, strict=True))
-        return {"xlco": loss, "xlco_accuracy": right, "xlco_bound": bound}
+            sums.append(self._contrastive_sums(net, vectors[query_side], key_ND, rows_N2))
+        loss, correct, bound = (sum(values) / len(directions) for values in zip(*sums, strict=True))
+        return {"xlco": loss, "xlco_accuracy": correct, "xlco_bound": bound}
 
-    def _contrast(self, net: Network, query_ND: Tensor, key_ND: Tensor, rows_N2: Tensor) -> tuple[Tensor, ...]:
-        """The loss, how many find their translation, and the bound on mutual information."""
+    def _contrastive_sums(self, net: Network, query_ND: Tensor, key_ND: Tensor, rows_N2: Tensor) -> tuple[Tensor, ...]:
+        """Return the loss, how many queries rank their translation first, and the bound on mutual information."""
         with torch.autocast(query_ND.device.type, enabled=False):
-            if self.queue:  # its own translation first, then the queue
+            if self.queue:  # the translation is candidate 0, followed by the queue
                 queue = net.parts["queue"]
                 scores_NA = torch.cat([(query_ND * key_ND).sum(-1, keepdim=True), query_ND @ queue.keys_AD.T], 1)
-                left_out_NA = F.pad(_related(rows_N2, queue.rows_A2), (1, 0), value=False)
+                excluded_NA = F.pad(_share_row(rows_N2, queue.rows_A2), (1, 0), value=False)
                 target_N = torch.zeros(len(query_ND), dtype=torch.long, device=query_ND.device)
             else:
-                (candidate_AD, first), (rows_A2, _) = gathered(key_ND), gathered(rows_N2)
+                (candidate_AD, first), (rows_A2, _) = all_gather_rows(key_ND), all_gather_rows(rows_N2)
                 scores_NA = query_ND @ candidate_AD.T
                 target_N = first + torch.arange(len(query_ND), device=query_ND.device)
-                left_out_NA = _related(rows_N2, rows_A2).scatter(1, target_N[:, None], value=False)
-        scores_NA = (scores_NA / self.temperature).masked_fill(left_out_NA, -torch.inf)
+                excluded_NA = _share_row(rows_N2, rows_A2).scatter(1, target_N[:, None], value=False)
+        scores_NA = (scores_NA / self.temperature).masked_fill(excluded_NA, -torch.inf)
         loss = F.cross_entropy(scores_NA, target_N, reduction="sum")
-        right = (scores_NA.argmax(-1) == target_N).sum()
-        bound = (~left_out_NA).sum(1).log().sum() - loss.detach()
-        return loss, right, bound
+        correct = (scores_NA.argmax(-1) == target_N).sum()
+        bound = (~excluded_NA).sum(1).log().sum() - loss.detach()
+        return loss, correct, bound
 
     def represent(self, net: Network, batch: Batch, side: str) -> Tensor:
-        """g_Q of every sequence of one side, in the order of the pairs."""
+        """Return g_Q of every sequence of one side, in the order of the pairs."""
         return self._represent(net.encoder, net.parts["projection"], batch, side)
 
     @torch.no_grad()
     def _keys(self, net: Network, batch: Batch, side: str) -> Tensor:
-        """g_K of every sequence of one side."""
+        """Return g_K of every sequence of one side."""
         if self.momentum:
             return self._represent(net.parts["key_encoder"], net.parts["key_projection"], batch, side)
         return self.represent(net, batch, side)
@@ -203,56 +224,144 @@ class XLCo(Objective):
         if self.pooling == "cls":
             pooled_ND = hidden_RWD.flatten(0, 1)[starts_N]
         else:
-            number_P = segments_RW.flatten()
-            length_N = torch.bincount(number_P, minlength=len(starts_N) + 1)[1:]
+            segment_P = segments_RW.flatten()
+            length_N = torch.bincount(segment_P, minlength=len(starts_N) + 1)[1:]
             sum_ND = hidden_RWD.new_zeros(len(starts_N) + 1, hidden_RWD.shape[-1])
-            pooled_ND = sum_ND.index_add(0, number_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
-        with torch.autocast(pooled_ND.device.type, enabled=False):  # cosines / 0.05 need more than bfloat16's digits
+            pooled_ND = sum_ND.index_add(0, segment_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
+        with torch.autocast(pooled_ND.device.type, enabled=False):  # cosine / 0.05 needs more digits than bfloat16 has
             vector_ND = projection(pooled_ND.float())
         return F.normalize(vector_ND, dim=-1) if self.normalise else vector_ND
 
     def _layer(self, encoder: CrosslingModel) -> int:
         return encoder.config.universal_layer if self.layer is None else self.layer
 
-    def _follow(self, net: Network, momentum: float) -> None:
-        follow(net.parts["key_encoder"], net.encoder, momentum)
-        follow(net.parts["key_projection"], net.parts["projection"], momentum)
+    def _update_key_encoder(self, net: Network, momentum: float) -> None:
+        update_moving_average(net.parts["key_encoder"], net.encoder, momentum)
+        update_moving_average(net.parts["key_projection"], net.parts["projection"], momentum)
+
+    def flops_per_token(self, net: Network, length: float) -> float:
+        """Return the FLOPs of both sides, which are encoded separately. Keys without gradient have no backward pass."""
+        side_length = length if self.mixup else length / 2  # mixup joins two pairs
+        layers = encoder_flops(net.encoder, self._layer(net.encoder), side_length)
+        one_side = layers + 2 * matrix_weights(net.parts["projection"]) / side_length
+        candidates = self.queue or self.pairs
+        scores = 2 * net.encoder.config.hidden_size * candidates / (2 * side_length)
+        sides = FORWARD_AND_BACKWARD if self._keys_have_gradients else (FORWARD_AND_BACKWARD + 1) / 2
+        passes = 2 if self.symmetric and not self._keys_have_gradients else 1
+        return sides * passes * one_side + FORWARD_AND_BACKWARD * (2 if self.symmetric else 1) * scores
+
+    def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
+        config = net.encoder.config
+        recomputed = block_bytes(config) if gradient_checkpointing else 0
+        stored = encoder_bytes(config, self._layer(net.encoder), gradient_checkpointing) + recomputed
+        return stored * (1.0 if self.symmetric or self._keys_have_gradients else 0.5)  # keys store nothing
 
 
-def _related(rows_N2: Tensor, rows_A2: Tensor) -> Tensor:
-    """Which candidates hold a translation of what a query holds: they share a row of a multi-way set."""
+def _share_row(rows_N2: Tensor, rows_A2: Tensor) -> Tensor:
+    """Return which candidates share a row of a multi-way corpus with a query: they contain a translation of it."""
     same = [rows_N2[:, i, None] == rows_A2[None, :, j] for i in (0, 1) for j in (0, 1)]
     return same[0] | same[1] | same[2] | same[3]
 
 
-def mixed_up(examples: Examples, noise: Noise) -> tuple[Sequences, Sequences, np.ndarray, Noise]:
-    """Each pair joined with its mate, which follows it: both sides, the rows of the two in each, and the noise that
-    belongs to them."""
+def mix_pairs(examples: TokenizedExamples, noise: KeyedRandom) -> tuple[Sequences, Sequences, np.ndarray, KeyedRandom]:
+    """Join each pair with its partner, which is the next one (mixup).
+
+    Returns:
+        Queries, keys, the corpus rows of the two joined pairs [N, 2], and the random numbers of the joined pairs.
+    """
     assert examples.row_N is not None
     first_N = np.arange(0, len(examples.ids), 2)
-    noise = noise.of(first_N)
-    crossed, query_turned, key_turned = (
-        noise.each(purpose) < 0.5 for purpose in ("crossed", "query order", "key order")
+    noise = noise.select(first_N)
+    # The names are part of the random key.
+    crossed_N, query_swapped_N, key_swapped_N = (
+        noise.per_example(purpose) < 0.5 for purpose in ("crossed", "query order", "key order")
     )
     query, key = [], []
-    for i, cross, turn_query, turn_key in zip(first_N.tolist(), crossed, query_turned, key_turned, strict=True):
-        ids, others = examples.ids[i + 1], examples.others[i + 1]
-        mate = (others, ids) if cross else (ids, others)
-        query.append((mate[0], examples.ids[i]) if turn_query else (examples.ids[i], mate[0]))
-        key.append((mate[1], examples.others[i]) if turn_key else (examples.others[i], mate[1]))
-    joined = [opened([a for a, _ in side], [b for _, b in side]) for side in (query, key)]
+    for i, crossed, query_swapped, key_swapped in zip(
+        first_N.tolist(), crossed_N, query_swapped_N, key_swapped_N, strict=True
+    ):
+        ids, translation = examples.ids[i + 1], examples.translation_ids[i + 1]
+        partner = (translation, ids) if crossed else (ids, translation)
+        query.append((partner[0], examples.ids[i]) if query_swapped else (examples.ids[i], partner[0]))
+        own_key = examples.translation_ids[i]
+        key.append((partner[1], own_key) if key_swapped else (own_key, partner[1]))
+    joined = [prepend_bos([a for a, _ in side], [b for _, b in side]) for side in (query, key)]
     return joined[0], joined[1], examples.row_N.reshape(-1, 2), noise
 
 
-def mates(corpus_N: np.ndarray, noise: Noise) -> np.ndarray:
-    """Which pairs are joined, [N / 2, 2]: at random, and of different corpora unless one has more than half of all.
+def choose_partners(corpus_N: np.ndarray, noise: KeyedRandom) -> np.ndarray:
+    """Return which pairs are joined, [N / 2, 2]: random pairs of different corpora, if none has more than half of all.
 
-    Sorted by corpus, and at random within one, each of the first half is joined with the one half of all further on.
+    The pairs are sorted by corpus and shuffled within it. Pair i of the first half is joined with pair i + N / 2.
     """
     corpora, number_N = np.unique(corpus_N, return_inverse=True)
-    place_G = np.ones(len(corpora))
-    np.minimum.at(place_G, number_N, noise.each("corpus"))  # the corpora in a random order
-    order_N = np.lexsort((noise.each("mate"), number_N, place_G[number_N]))
+    random_G = np.ones(len(corpora))
+    np.minimum.at(random_G, number_N, noise.per_example("corpus"))  # corpora in random order
+    order_N = np.lexsort((noise.per_example("mate"), number_N, random_G[number_N]))
     half = len(order_N) // 2
     joined_N2 = np.stack([order_N[:half], order_N[half : 2 * half]], 1)
-    return joined_N2[np.argsort(joined_N2[:, 0])]  # back in the order of the draw, which knows no corpora
+    return joined_N2[np.argsort(joined_N2[:, 0])]  # in sampling order, which does not depend on the corpora
+
+
+# Momentum contrastive learning, MoCo (He et al. 2019; InfoXLM §3.3): a key encoder and its queue.
+
+
+def build_key_encoder(encoder: CrosslingModel, layers: int) -> CrosslingModel:
+    """Return a copy of the first layers of an encoder, without dropout and without gradients."""
+    shape = {"num_hidden_layers": layers, "universal_layer": layers, "cross_attention": False}
+    copy = CrosslingModel(encoder.config.replace(**shape, dropout=0.0, attention_dropout=0.0))
+    if layers < len(encoder.blocks):
+        copy.final_norm = None
+    update_moving_average(copy, encoder, 0.0)
+    return copy.requires_grad_(False)
+
+
+@torch.no_grad()
+def update_moving_average(average: nn.Module, source: nn.Module, momentum: float) -> None:
+    """Set average <- momentum x average + (1 - momentum) x source, for the parameters that both have."""
+    weights: dict[str, Tensor] = dict(source.named_parameters())
+    if isinstance(source, CrosslingModel):  # whose token table may be a sum of two
+        weights["embeddings.tokens.weight"] = source.embeddings.tokens.weight
+    for name, parameter in average.named_parameters():
+        parameter.lerp_(weights[name].to(parameter.dtype), 1 - momentum)
+
+
+class KeyQueue(nn.Module):
+    """First-in, first-out queue of keys and the corpus rows they are from."""
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.keys_AD: Tensor
+        self.rows_A2: Tensor
+        self.seen: Tensor
+        self.register_buffer("keys_AD", torch.zeros(length, width))
+        self.register_buffer("rows_A2", torch.full((length, 2), -1))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+        self._added: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def filled(self) -> int:
+        """Number of keys in the queue."""
+        return min(int(self.seen), len(self.keys_AD))
+
+    def add(self, key_ND: Tensor, rows_N2: Tensor) -> None:
+        """Add the keys of a micro-batch. They enter the queue at the end of the step, so its split has no effect."""
+        self._added.append((key_ND.detach(), rows_N2))
+
+    def shift(self) -> None:
+        """Replace the oldest keys by those of the step, gathered from all processes in the order of micro-batches.
+
+        A key that is not finite leaves its slot unchanged.
+        """
+        if not self._added:
+            return
+        gathered = [[all_gather_rows(values)[0] for values in added] for added in self._added]
+        self._added.clear()
+        key_ND, rows_N2 = (torch.cat(values) for values in zip(*gathered, strict=True))
+        length, new = len(self.keys_AD), len(key_ND)
+        slot_N = (self.seen + torch.arange(new, device=key_ND.device)[-length:]) % length
+        key_ND, rows_N2 = key_ND[-length:].to(self.keys_AD.dtype), rows_N2[-length:]
+        finite_N1 = key_ND.isfinite().all(1, keepdim=True)
+        self.keys_AD[slot_N] = torch.where(finite_N1, key_ND, self.keys_AD[slot_N])
+        self.rows_A2[slot_N] = torch.where(finite_N1, rows_N2, self.rows_A2[slot_N])
+        self.seen += new

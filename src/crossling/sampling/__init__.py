@@ -1,30 +1,37 @@
-"""How often each language, language pair or group is drawn: counts in, probabilities out. No readers, no state.
+"""Sampling probabilities of languages, language pairs and groups, computed from counts by pure functions.
 
-Probabilities of pairs are those of unordered pairs; each direction has half. docs/sampling.md says when to choose what.
+The probability of a language pair covers both directions; each direction has half of it. docs/sampling.md compares
+the rules.
 """
 
-from crossling.sampling.exponent import tempered
-from crossling.sampling.m2m import m2m
-from crossling.sampling.marginals import OutOfReach, Pair, Shortage, marginals, relaxed, shortage
-from crossling.sampling.robust import DRO, GroupLosses, best_response
-from crossling.sampling.sampling import MOST, RULES, Rule, Sampling
-from crossling.sampling.xy_lent import xy_lent
+from crossling.sampling.dro import DRO, GroupLosses, best_response
+from crossling.sampling.marginals import (
+    InfeasibleMarginals,
+    InfeasibleSet,
+    Pair,
+    closest_feasible_marginals,
+    find_infeasible_set,
+    language_marginals,
+    temperature_sampling,
+)
+from crossling.sampling.pair_rules import m2m, xy_lent
+from crossling.sampling.sampling_settings import MOST_PAIRED, RULES, Rule, Sampling
 
 __all__ = [
     "DRO",
-    "MOST",
+    "MOST_PAIRED",
     "RULES",
     "GroupLosses",
-    "OutOfReach",
+    "InfeasibleMarginals",
+    "InfeasibleSet",
     "Pair",
     "Rule",
     "Sampling",
-    "Shortage",
     "best_response",
+    "closest_feasible_marginals",
+    "find_infeasible_set",
+    "language_marginals",
     "m2m",
-    "marginals",
-    "relaxed",
-    "shortage",
-    "tempered",
+    "temperature_sampling",
     "xy_lent",
 ]

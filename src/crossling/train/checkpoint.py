@@ -1,9 +1,9 @@
-"""Everything a run needs to go on exactly where it was: weights, optimizer state, the step. No pickle.
+"""Checkpoints: everything that a run needs to resume exactly. Weights, optimizer state and the step, without pickle.
 
-checkpoints/STEP/ has the tensors (stored.py), state.json, and a manifest.json with the size and checksum of each file.
-It is written in the background, under a hidden name until it is whole; the newest ones and the best one are kept.
-One that was saved where none was due, for a signal or after a doubt, is removed for the next: which ones are left at
-the end must not depend on where a run was stopped.
+checkpoints/STEP/ contains the tensors (checkpoint_storage.py), state.json, and manifest.json with the size and checksum
+of each file. It is written in the background, under a hidden name until it is complete. The latest ones and the best
+ones are kept. A checkpoint that was not scheduled, because of a signal or a delay, is removed when the next one is
+saved. So the checkpoints at the end do not depend on where a run was stopped.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from crossling.data.column import checksum
-from crossling.disk import new_folder, write_json
-from crossling.errors import BadInput
-from crossling.train import stored
+from crossling.core.errors import BadInput
+from crossling.core.files import atomic_folder, write_json
+from crossling.core.resumable import file_fingerprint
+from crossling.train import checkpoint_storage
 
+FORMAT = 2  # of state.json
 KEEP = 2
 MANIFEST, STATE = "manifest.json", "state.json"
-PATIENCE = timedelta(minutes=10)  # with the process that is slowest to write
-HIDDEN = ".[0-9][0-9][0-9][0-9][0-9][0-9][0-9]*.*"  # begun, or about to be removed
+WRITE_TIMEOUT = timedelta(minutes=10)  # between the fastest and the slowest process
+HIDDEN = ".[0-9][0-9][0-9][0-9][0-9][0-9][0-9]*.*"  # incomplete, or about to be removed
 
 T = TypeVar("T")
 
 
 class Checkpoints:
-    """The checkpoints of a run. Where it has several processes, each calls everything here."""
+    """Checkpoints of a run. Every process of the run must call every method."""
 
     def __init__(self, folder: Path, keep: int | None = None) -> None:
         self.folder, self.keep = Path(folder), KEEP if keep is None else keep
-        several = dist.is_initialized() and dist.get_world_size() > 1
-        # Of its own: what the background says must not come between the words of training.
-        self.group = dist.new_group(backend="gloo", timeout=PATIENCE) if several else None
-        self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
-        self._copies = stored.Copies()
+        is_distributed = dist.is_initialized() and dist.get_world_size() > 1
+        # A group of its own: collectives of the background thread must not mix with those of training.
+        self.group = dist.new_group(backend="gloo", timeout=WRITE_TIMEOUT) if is_distributed else None
+        self.rank, self.world_size = (dist.get_rank(), dist.get_world_size()) if is_distributed else (0, 1)
+        self._staged = checkpoint_storage.StagedTensors()
         self._background = ThreadPoolExecutor(1, "checkpoint")
-        self._under_way: Future[None] | None = None
+        self._pending: Future[None] | None = None
 
     def save(
         self,
@@ -58,189 +59,206 @@ class Checkpoints:
         state: dict[str, Any],
         scores: Mapping[str, float] | None = None,
     ) -> None:
-        """Copies what is to be saved and returns; each process writes its own share in the background.
+        """Copy the tensors and return. Each process writes its own part in the background.
 
-        A save still under way is waited for first, and its error raised. `state` is that of the first process. Of
-        those with a score of one name, the one with the highest is kept too.
+        Waits for an earlier save first, and raises its error.
+
+        Args:
+            step: Completed steps.
+            net: Network.
+            optimizer: Optimizer of the network.
+            state: JSON state of the run. That of the main process is stored.
+            scores: Scores by name. The checkpoint with the highest score of each name is kept.
         """
         self.wait()
-        told = {"step": step, "scores": dict(scores or {}), **copy.deepcopy(state)}
-        self._under_way = self._background.submit(self._write, self._copies.of(net, optimizer), told)
+        stored = {"format": FORMAT, "step": step, "scores": dict(scores or {}), **copy.deepcopy(state)}
+        self._pending = self._background.submit(self._write, self._staged.copy(net, optimizer), stored)
 
     def wait(self) -> None:
-        """Until what was begun is on disk; raises what went wrong with it."""
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            under_way.result()
+        """Wait until the pending checkpoint is on disk. Raise its error."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
 
     def close(self) -> None:
-        """Lets what was begun come to its end; for a run that ends for another reason."""
+        """Wait for the pending checkpoint and ignore its error, for a run that ends for another reason."""
         with suppress(Exception):
             self.wait()
 
     def load(self, net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
-        """Puts the newest whole checkpoint back and returns its state; None if there is none.
+        """Restore the latest valid checkpoint and return its state. None if there is none.
 
-        A damaged one is passed over with a warning.
+        Damaged checkpoints are skipped with a warning.
         """
         self.wait()
-        steps = self._gathered(all_steps(self.folder))[0]
-        target = _newest_whole(steps, self._damage, warn=self.rank == 0)
-        if target is None:
+        folders = self._all_gather(list_checkpoints(self.folder))[0]
+        latest = _latest_valid(folders, self._find_damage, warn=self.rank == 0)
+        if latest is None:
             return None
-        stored.load(target, net, optimizer, self.group)
-        state: dict[str, Any] = json.loads((target / STATE).read_text(encoding="utf-8"))
-        state.pop("scores", None)
+        checkpoint_storage.load_tensors(latest, net, optimizer, self.group)
+        state = _read_state(latest)
+        for key in ("format", "scores"):
+            state.pop(key, None)
         return state
 
     def _write(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
         target = self.folder / f"{state['step']:07d}"
         with self._new_folder(target) as new:
-            with self._agreed(target):
-                file = stored.write(tensors, new, self.rank, self.group)
-                mine = {file.name: _seal(file)}
-            everything = {name: seal for theirs in self._gathered(mine) for name, seal in theirs.items()}
-            with self._agreed(target):
+            with self._shared_errors(target):
+                file = checkpoint_storage.write_tensors(tensors, new, self.rank, self.group)
+                own = {file.name: _describe_file(file)}
+            files = {name: entry for entries in self._all_gather(own) for name, entry in entries.items()}
+            with self._shared_errors(target):
                 if self.rank == 0:
                     write_json(new / STATE, state)
-                    write_json(new / MANIFEST, {"files": {**everything, STATE: _seal(new / STATE)}})
+                    write_json(new / MANIFEST, {"files": {**files, STATE: _describe_file(new / STATE)}})
         if self.rank == 0:
-            self._prune(state["step"])
+            self._remove_old(state["step"])
 
     @contextmanager
     def _new_folder(self, target: Path) -> Iterator[Path]:
-        """One for all processes: the first makes it and puts it in its place, the others hear of it."""
+        """Yield one hidden folder to all processes. The main process creates it and moves it to `target`."""
         with ExitStack() as stack:
-            with self._agreed(target):
+            with self._shared_errors(target):
                 new = None
                 if self.rank == 0:
-                    for left in self.folder.glob(HIDDEN):  # by a crash
-                        shutil.rmtree(left, ignore_errors=True)
-                    new = stack.enter_context(new_folder(target))
-            place = self._gathered(new)[0]
-            assert place is not None
-            yield place
-            with self._agreed(target):
+                    for leftover in self.folder.glob(HIDDEN):  # of a crash
+                        shutil.rmtree(leftover, ignore_errors=True)
+                    new = stack.enter_context(atomic_folder(target))
+            folder = self._all_gather(new)[0]
+            assert folder is not None
+            yield folder
+            with self._shared_errors(target):
                 stack.close()
 
     @contextmanager
-    def _agreed(self, target: Path) -> Iterator[None]:
-        """What goes wrong in one process goes wrong in all, so that none waits for the others for ever."""
-        mine: Exception | None = None
+    def _shared_errors(self, target: Path) -> Iterator[None]:
+        """Raise an error of one process in all of them, so that none waits for the others forever."""
+        own: Exception | None = None
         try:
             yield
-        except OSError as error:  # of a file that is hidden, or of none
-            mine = OSError(error.errno, error.strerror, str(target)) if error.errno else error
+        except OSError as error:  # names a hidden file, or none
+            own = OSError(error.errno, error.strerror, str(target)) if error.errno else error
         except Exception as error:
-            mine = error
-        for theirs in self._gathered(mine):
-            if theirs is not None:
-                raise theirs
+            own = error
+        for shared in self._all_gather(own):
+            if shared is not None:
+                raise shared
 
-    def _gathered(self, value: T) -> list[T]:
-        """Of all processes, in the order of their ranks."""
+    def _all_gather(self, value: T) -> list[T]:
+        """Return the values of all processes, in the order of their ranks."""
         if self.group is None:
             return [value]
-        found: list[Any] = [None] * self.world
-        dist.all_gather_object(found, value, group=self.group)
-        return found
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, group=self.group)
+        return values
 
-    def _damage(self, target: Path) -> str | None:
-        """Each process looks at its share of the files."""
-        return next(filter(None, self._gathered(_damage(target, self.rank, self.world))), None)
+    def _find_damage(self, folder: Path) -> str | None:
+        """Check a checkpoint. Each process checks a part of its files."""
+        return next(filter(None, self._all_gather(_find_damage(folder, self.rank, self.world_size))), None)
 
-    def _prune(self, step: int) -> None:
-        """Leaves this one, the newest few that were due and the best. Later ones were passed over as damaged."""
-        past = [path for path in all_steps(self.folder) if int(path.name) <= step]
-        kept = {past[-1], *due(past)[-self.keep :], *best(past).values()}
-        for path in all_steps(self.folder):
+    def _remove_old(self, step: int) -> None:
+        """Keep this checkpoint, the latest scheduled ones and the best ones. Later ones were skipped as damaged."""
+        past = [path for path in list_checkpoints(self.folder) if int(path.name) <= step]
+        kept = {past[-1], *scheduled_checkpoints(past)[-self.keep :], *best_checkpoints(past).values()}
+        for path in list_checkpoints(self.folder):
             if path not in kept:
-                # Hidden first: one that is half removed must not be taken for one.
+                # Hidden first: a half-removed checkpoint must not be taken for a valid one.
                 shutil.rmtree(path.replace(path.with_name(f".{path.name}.old")), ignore_errors=True)
 
 
-def all_steps(folder: Path) -> list[Path]:
-    """Finished checkpoints, oldest first. Unfinished ones have hidden names."""
-    found = [path for path in folder.iterdir() if path.name.isdecimal() and path.is_dir()] if folder.is_dir() else []
-    return sorted(found, key=lambda path: int(path.name))
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the complete checkpoints of a folder, oldest first. Incomplete ones have hidden names."""
+    paths = [path for path in folder.iterdir() if path.name.isdecimal() and path.is_dir()] if folder.is_dir() else []
+    return sorted(paths, key=lambda path: int(path.name))
 
 
-def due(steps: Sequence[Path]) -> list[Path]:
-    """Those that were saved where one was due, wherever the run was stopped."""
-    return [path for path in steps if _state(path).get("due", True)]
+def scheduled_checkpoints(checkpoints: Sequence[Path]) -> list[Path]:
+    """Return the checkpoints that were scheduled, which do not depend on where the run was stopped."""
+    return [path for path in checkpoints if _read_state(path).get("is_scheduled", True)]
 
 
-def newest_whole(run: Path) -> Path:
-    """The checkpoint of a run to take. A damaged one is passed over with a warning."""
-    found = _newest_whole(all_steps(run / "checkpoints"), _damage, warn=True)
-    if found is None:
-        raise BadInput(f"{run}: this run has no checkpoint yet")
-    return found
-
-
-def load_weights(target: Path, net: nn.Module) -> None:
-    """Puts the weights of a checkpoint into a network of this process, whoever saved it."""
-    stored.load(target, net, None, None)
-
-
-def _newest_whole(steps: Sequence[Path], find: Callable[[Path], str | None], warn: bool) -> Path | None:
-    for target in reversed(steps):
-        damage = find(target)
-        if damage is None:
-            return target
-        if target == steps[0]:
-            raise BadInput(
-                f"{target.parent}: no checkpoint there is whole ({damage}); put one back from a copy, or remove the"
-                " folder to begin anew"
-            )
-        if warn:
-            warnings.warn(f"{damage}; taking the checkpoint before {target.name}", stacklevel=3)
-    return None
-
-
-def _damage(target: Path, first: int = 0, every: int = 1) -> str | None:
-    """What is wrong with a checkpoint, or with a share of its files."""
-    try:
-        listed = json.loads((target / MANIFEST).read_text(encoding="utf-8"))["files"]
-        seals = {name: (int(seal["bytes"]), str(seal["xxh3"])) for name, seal in listed.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return f"{target / MANIFEST} is missing or damaged"
-    for name in sorted({*seals, *(file.name for file in target.glob("*.safetensors"))})[first::every]:
-        file = target / name
-        if name not in seals:
-            return f"{file} does not belong there"
-        if not file.is_file():
-            return f"{file} is missing"
-        size, expected = seals[name]
-        if file.stat().st_size != size:
-            return f"{file} is damaged ({file.stat().st_size:,} of {size:,} bytes)"
-        if checksum(file) != expected:
-            return f"{file} is damaged (its checksum is another)"
-    return None
-
-
-def _seal(file: Path) -> dict[str, Any]:
-    return {"bytes": file.stat().st_size, "xxh3": checksum(file)}
-
-
-def best(steps: Sequence[Path]) -> dict[str, Path]:
-    """By the name of each score, the first of the checkpoints with the highest."""
-    scores = {path: _scores(path) for path in steps}
+def best_checkpoints(checkpoints: Sequence[Path]) -> dict[str, Path]:
+    """Return the first checkpoint with the highest score, by the name of the score."""
+    scores = {path: _read_scores(path) for path in checkpoints}
     names = {name for found in scores.values() for name in found}
     return {
-        name: max((path for path in steps if name in scores[path]), key=lambda path: scores[path][name])
+        name: max((path for path in checkpoints if name in scores[path]), key=lambda path: scores[path][name])
         for name in sorted(names)
     }
 
 
-def _scores(target: Path) -> dict[str, float]:
-    return {name: score for name, score in _state(target).get("scores", {}).items() if math.isfinite(score)}
+def latest_valid_checkpoint(run: Path) -> Path:
+    """Return the latest valid checkpoint of a run. Damaged ones are skipped with a warning."""
+    latest = _latest_valid(list_checkpoints(run / "checkpoints"), _find_damage, warn=True)
+    if latest is None:
+        raise BadInput(f"{run}: this run has no checkpoint yet. Run crossling pretrain first.")
+    return latest
 
 
-def _state(target: Path) -> dict[str, Any]:
-    """What it tells of itself; nothing, if that is damaged."""
+def load_weights(folder: Path, net: nn.Module) -> None:
+    """Load the weights of a checkpoint into a network of this process, whatever world size saved it."""
+    checkpoint_storage.load_tensors(folder, net, None, None)
+
+
+def _latest_valid(checkpoints: Sequence[Path], find_damage: Callable[[Path], str | None], warn: bool) -> Path | None:
+    for folder in reversed(checkpoints):
+        damage = find_damage(folder)
+        if damage is None:
+            _check_format(folder)
+            return folder
+        if folder == checkpoints[0]:
+            raise BadInput(
+                f"{folder.parent}: no valid checkpoint ({damage}). Restore one from a backup, or remove the folder to"
+                " start from scratch."
+            )
+        if warn:
+            warnings.warn(f"{damage}. Using the checkpoint before {folder.name}.", stacklevel=3)
+    return None
+
+
+def _check_format(folder: Path) -> None:
+    found = _read_state(folder).get("format", 1)
+    if found != FORMAT:
+        age = "older" if found < FORMAT else "newer"
+        raise BadInput(
+            f"{folder}: checkpoint format {found} is {age} than {FORMAT}. Train again with crossling pretrain."
+        )
+
+
+def _find_damage(folder: Path, first: int = 0, every: int = 1) -> str | None:
+    """Return what is wrong with a checkpoint, or with a part of its files."""
     try:
-        found: dict[str, Any] = json.loads((target / STATE).read_text(encoding="utf-8"))
+        listed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        entries = {name: (int(entry["bytes"]), str(entry["xxh3"])) for name, entry in listed.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"{folder / MANIFEST} is missing or damaged"
+    for name in sorted({*entries, *(file.name for file in folder.glob("*.safetensors"))})[first::every]:
+        file = folder / name
+        if name not in entries:
+            return f"{file} is not in the manifest"
+        if not file.is_file():
+            return f"{file} is missing"
+        size, expected = entries[name]
+        if file.stat().st_size != size:
+            return f"{file} is damaged ({file.stat().st_size:,} of {size:,} bytes)"
+        if file_fingerprint(file) != expected:
+            return f"{file} is damaged (its checksum is another)"
+    return None
+
+
+def _describe_file(file: Path) -> dict[str, Any]:
+    return {"bytes": file.stat().st_size, "xxh3": file_fingerprint(file)}
+
+
+def _read_scores(folder: Path) -> dict[str, float]:
+    return {name: score for name, score in _read_state(folder).get("scores", {}).items() if math.isfinite(score)}
+
+
+def _read_state(folder: Path) -> dict[str, Any]:
+    """Return the state of a checkpoint. Empty if it is damaged."""
+    try:
+        state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found
+    return state

@@ -1,6 +1,7 @@
-"""The network on one device or many: whole on each (DDP) or in shards (FSDP2). One step is the same on all of them.
+"""The network on one device or several: replicated on each (DDP) or sharded over them (FSDP2).
 
-Each process has its own micro-batches; the gradient of a step is the sum over all processes.
+A step gives the same result either way. Each process has its own micro-batches, and the gradient of a step is the sum
+over all processes.
 """
 
 from __future__ import annotations
@@ -11,132 +12,150 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, TypeVar
 
 import torch
+import torch._dynamo
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from crossling.distributed import processes
-from crossling.model.attention import fused
-from crossling.model.compiled import compile_parts
-from crossling.model.transformer import CrosslingModel
+from crossling.core.distributed import world_size
+from crossling.model.attention import uses_attention_kernel
+from crossling.model.encoder import Block, CrosslingModel, Embeddings
+from crossling.model.heads import RTDHead
 from crossling.objectives.objective import Network
 
 Parallel = Literal["auto", "ddp", "fsdp"]
-Sums = dict[str, Tensor]
 T = TypeVar("T")
 
-LEARNED_BYTES, FROZEN_BYTES = 16, 4  # of a parameter: weight, gradient, two moments of Adam; weight alone
-MOMENT_BYTES = 4  # of which one moment
-LARGEST_SHARE = 1 / 3  # of a device's memory for these: the rest is for activations
+TRAINED_BYTES, FROZEN_BYTES = 16, 4  # per parameter: weight, gradient and two moments of Adam; weight alone
+MOMENT_BYTES = 4  # per parameter, of one moment
+MAX_STATE_FRACTION = 1 / 3  # of the device memory, for parameters in training; the rest is for activations
 
 
-class Step(nn.Module):
-    """The root of all that is computed with the network: weights are gathered and gradients are summed around it."""
+class NetworkRoot(nn.Module):
+    """Module whose forward pass calls a function with the network.
+
+    DDP and FSDP wrap it, so gathering weights and reducing gradients works for any function of the network.
+    """
 
     def __init__(self, net: Network) -> None:
         super().__init__()
         self.net = net
 
-    def forward(self, act: Callable[[Network], T]) -> T:
-        return act(self.net)
+    def forward(self, function: Callable[[Network], T]) -> T:
+        return function(self.net)
 
 
-class Engine:
-    """What a step needs of the devices."""
+class ParallelNetwork:
+    """A network that is compiled, replicated or sharded as the devices require."""
 
-    def __init__(self, net: Network, device: torch.device, how: Parallel = "auto") -> None:
-        self.net, self.device, self.processes = net, device, processes()
-        self.step = Step(net)
-        self.compiled = device.type == "cuda"
-        if self.compiled:
-            compile_parts(net)
-        self.root: nn.Module = self.step
-        if self.processes > 1:
-            if how == "fsdp" or (how == "auto" and too_large(net, device)):
-                shard(self.step, device)
+    def __init__(self, net: Network, device: torch.device, parallel: Parallel = "auto") -> None:
+        self.net, self.device, self.world_size = net, device, world_size()
+        self.root = NetworkRoot(net)
+        self.is_compiled = device.type == "cuda"
+        if self.is_compiled:
+            compile_modules(net)
+        self.ddp: DistributedDataParallel | None = None
+        if self.world_size > 1:
+            if parallel == "fsdp" or (parallel == "auto" and needs_sharding(net, device)):
+                shard_network(self.root, device)
             else:
-                self.root = replicated(self.step)
+                self.ddp = replicate_network(self.root)
 
-    @property
-    def path(self) -> str:
-        """Which way the network is computed here."""
-        ours = [module.config for module in self.net.modules() if isinstance(module, CrosslingModel)]
-        widths = {config.hidden_size // config.num_attention_heads for config in ours}
-        kernels = bool(widths) and all(fused(self.device, dtype(self.device), width) for width in widths)
-        words = ["fused kernels" if kernels else "plain torch"]
-        words += ["compiled"] if self.compiled else []
-        words += [str(dtype(self.device)).removeprefix("torch.")]
-        how = "fsdp" if isinstance(self.step, FSDPModule) else "ddp"
-        words += [f"{self.processes} processes ({how})" if self.processes > 1 else "1 process"]
-        return ", ".join(words)
+    def forward(self, function: Callable[[Network], T]) -> T:
+        """Return function(net), with gradients that are reduced over all processes."""
+        result: T = (self.ddp or self.root)(function)
+        return result
 
-    def learn(self, sums_of: Callable[[Network], Sums], factors: dict[str, float], last: bool) -> Sums:
-        """The sums of one micro-batch, by name, after their gradient was added to that of the step. Sums are multiplied
-        by their factors first, and the gradient is shared with the other processes when the `last` has come."""
-        with self._alone(last):
-            with precision(self.device):
-                sums = self.root(sums_of)
-            # Both engines take the mean over processes of what is a sum.
-            loss = sum(self.processes * factors[term] * value for term, value in sums.items() if term in factors)
-            loss.backward()
-        return {name: value.detach() for name, value in sums.items()}
+    def gradient_sync(self, is_last_micro_batch: bool) -> AbstractContextManager[None]:
+        """Return the context of a backward pass: DDP reduces gradients only after the last micro-batch.
 
-    def _alone(self, last: bool) -> AbstractContextManager[None]:
-        """Shards are shared out after every micro-batch: whole gradients would not fit beside them."""
-        ddp = self.root if isinstance(self.root, DistributedDataParallel) else None
-        return nullcontext() if last or ddp is None else ddp.no_sync()
+        FSDP reduces them after every micro-batch, because whole gradients would not fit in memory.
+        """
+        return nullcontext() if is_last_micro_batch or self.ddp is None else self.ddp.no_sync()
 
-    def clip(self, most: float) -> Tensor:
-        """The norm of the whole gradient before it was clipped."""
+    def clip_gradients(self, max_norm: float) -> Tensor:
+        """Clip the gradient of the whole network. Return its norm before clipping."""
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.net.parameters() if p.grad is not None])
         if isinstance(norm, DTensor):
             norm = norm.full_tensor()
-        torch.nn.utils.clip_grads_with_norm_(self.net.parameters(), most, norm)
+        torch.nn.utils.clip_grads_with_norm_(self.net.parameters(), max_norm, norm)
         return norm
 
-    def measure(self, probe: Callable[[Network], T]) -> T:
-        """What a probe says of the network, in every process: it takes all of them to gather what lies in shards."""
-        found: T = self.step(probe)
-        if isinstance(self.step, FSDPModule):
-            self.step.reshard()
-        return found
+    def evaluate(self, function: Callable[[Network], T]) -> T:
+        """Return function(net) between two steps. All processes must call it, to gather sharded weights."""
+        result: T = self.root(function)
+        if isinstance(self.root, FSDPModule):
+            self.root.reshard()
+        return result
+
+    @property
+    def description(self) -> str:
+        """Kernels, precision and parallelism of this network, in words."""
+        configs = [module.config for module in self.net.modules() if isinstance(module, CrosslingModel)]
+        widths = {config.hidden_size // config.num_attention_heads for config in configs}
+        dtype = compute_dtype(self.device)
+        has_kernels = bool(widths) and all(uses_attention_kernel(self.device, dtype, width) for width in widths)
+        words = ["fused kernels" if has_kernels else "plain torch"]
+        words += ["compiled"] if self.is_compiled else []
+        words += [str(dtype).removeprefix("torch.")]
+        parallel = "fsdp" if isinstance(self.root, FSDPModule) else "ddp"
+        words += [f"{self.world_size} processes ({parallel})" if self.world_size > 1 else "1 process"]
+        return ", ".join(words)
 
 
-def dtype(device: torch.device) -> torch.dtype:
-    """Of matrix products."""
+def compute_dtype(device: torch.device) -> torch.dtype:
+    """Return the data type of matrix products on a device."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
-def precision(device: torch.device) -> torch.autocast:
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype(device) is torch.bfloat16)
+def autocast(device: torch.device) -> torch.autocast:
+    """Return the mixed-precision context of a device."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=compute_dtype(device) is torch.bfloat16)
 
 
-def too_large(net: nn.Module, device: torch.device) -> bool:
-    """Whether weights, gradients and optimizer would leave too little of the device for a batch."""
+def needs_sharding(net: nn.Module, device: torch.device) -> bool:
+    """Return True if weights, gradients and optimizer state would leave too little device memory for a batch."""
     if device.type != "cuda":
         return False
-    needed = sum(p.numel() * (LEARNED_BYTES if p.requires_grad else FROZEN_BYTES) for p in net.parameters())
-    return needed > LARGEST_SHARE * torch.cuda.get_device_properties(device).total_memory
+    needed = sum(p.numel() * (TRAINED_BYTES if p.requires_grad else FROZEN_BYTES) for p in net.parameters())
+    return needed > MAX_STATE_FRACTION * torch.cuda.get_device_properties(device).total_memory
 
 
-def replicated(step: Step) -> DistributedDataParallel:
+def replicate_network(root: NetworkRoot) -> DistributedDataParallel:
+    """Wrap the network in DDP."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # the older name of an option that not every torch has yet
-        # Objectives use different parts of the network, so that every step leaves some out. The queue of keys is the
-        # same in every process by what it is made of.
+        warnings.simplefilter("ignore", FutureWarning)  # an option's old name, which torch 2.11 still needs
+        # Objectives use different modules, so every step has unused parameters. Buffers are not broadcast: the queue
+        # of keys is computed identically in every process.
         return DistributedDataParallel(
-            step, find_unused_parameters=True, broadcast_buffers=False, gradient_as_bucket_view=True
+            root, find_unused_parameters=True, broadcast_buffers=False, gradient_as_bucket_view=True
         )
 
 
-def shard(step: Step, device: torch.device) -> None:
-    """Every block by itself, the rest together. On a GPU blocks are gathered in bfloat16, in which they compute;
-    weights, gradients and optimizer stay in float32."""
-    half = torch.bfloat16 if device.type == "cuda" else None
-    policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False)
-    for block in [*step.modules()]:
-        if isinstance(block, GradientCheckpointingLayer):  # ours, and those of transformers
+def shard_network(root: NetworkRoot, device: torch.device) -> None:
+    """Shard the network with FSDP2, each block separately and the rest together.
+
+    On a GPU, blocks are gathered in bfloat16, in which they compute. Weights, gradients and optimizer state stay in
+    float32.
+    """
+    block_dtype = torch.bfloat16 if device.type == "cuda" else None
+    policy = MixedPrecisionPolicy(param_dtype=block_dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for block in [*root.modules()]:
+        if isinstance(block, GradientCheckpointingLayer):  # blocks of crossling and of transformers
             fully_shard(block, mp_policy=policy)
-    fully_shard(step, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
+    fully_shard(root, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
+
+
+COMPILED_MODULES = (Embeddings, Block, RTDHead)
+# Variants of one module: with and without dropout, gradient, pair and packing, and several batch sizes.
+RECOMPILE_LIMIT = 64
+
+
+def compile_modules(net: nn.Module) -> None:
+    """Compile embeddings, blocks and the RTD head of a network with torch.compile."""
+    torch._dynamo.config.recompile_limit = max(RECOMPILE_LIMIT, torch._dynamo.config.recompile_limit)
+    for module in net.modules():
+        if isinstance(module, COMPILED_MODULES):
+            module.compile()

@@ -1,12 +1,12 @@
-"""Bitext that is drawn anew as a run goes on: what is hard more often, what is easy less (XY-LENT §6.6, Eq. 3).
+"""Bitext that is resampled during training by the loss of each corpus: hard ones more often (XY-LENT §6.6, Eq. 3).
 
-    q <- the best response to the losses of all groups          a group: one corpus in one language pair
+    q <- the best response to the losses of all groups          group: one corpus in one language pair
 
-Losses are those of training, measured: every so often the network in training reads some examples of every group, as
-many of each, and tells its losses. The batches of training would tell them for nothing, but a rare group is seldom in
-them, and its running mean would be that of an older, worse network: what is rare would look hard.
+At regular intervals the network in training computes its losses on examples of every group, equally many of each. The
+training batches would give losses for free. But they rarely contain a rare group, so its running mean would be that of
+an older, worse network, and rare groups would seem hard.
 
-What was measured and drawn until now is the state of it: a checkpoint has it, and RUN/robust.jsonl shows it.
+The losses and probabilities so far are the state. Checkpoints store it, and RUN/robust.jsonl logs it.
 """
 
 # G groups, T terms
@@ -22,116 +22,147 @@ from typing import Any
 
 import torch
 
-from crossling.data.batches import Batches, Work
-from crossling.disk import new_file
-from crossling.distributed import speaks, summed
-from crossling.errors import BadInput
-from crossling.objectives.objective import Network, Objective
+from crossling.core.distributed import all_reduce_sum, is_main_process
+from crossling.core.errors import BadInput
+from crossling.core.files import atomic_file
+from crossling.data.batches import Batches, StepWork
+from crossling.objectives.objective import Network, PretrainingObjective
 from crossling.sampling import DRO, GroupLosses, best_response
-from crossling.train.checkpoint import all_steps
-from crossling.train.parallel import precision
-from crossling.train.step import on_device
+from crossling.train.checkpoint import list_checkpoints
+from crossling.train.parallel import autocast
+from crossling.train.step import move_to_device
 
-FILE = "robust.jsonl"
-TOKENS = 2048  # of a group, for each objective, each time
-LEAST = 20  # pairs: what has fewer keeps its rate, as they would tell little
-WEIGHT = 0.5  # of the newest losses: other examples are read each time, so that a mean of several is steadier
-SEED = 2**32 + 1  # one that no recipe has: never the examples and masks of a step
+RESAMPLING_FILE = "robust.jsonl"
+TOKENS = 2048  # per group, objective and evaluation
+MIN_PAIRS = 20  # groups with fewer pairs keep their probability, because their loss would be too noisy
+NEWEST_WEIGHT = 0.5  # of the newest losses in the running mean: every evaluation reads other examples
+SEED = 2**32 + 1  # above the seeds of recipes, so no training example or mask is repeated
 
 
 class Resampling:
-    """Of one run, in each of its processes."""
+    """Distributionally robust sampling of one run. Every process has one."""
 
-    def __init__(self, dro: DRO, batches: Batches, objectives: Mapping[str, Objective], steps: int, run: Path) -> None:
-        self.dro, self.batches, self.steps, self.file = dro, batches, steps, Path(run) / FILE
-        pairs = {name: task for name, task in objectives.items() if task.stream == "pairs"}
-        self.tasks = {name: task.small(TOKENS) for name, task in pairs.items()}
-        self.weights = {term: weight for task in self.tasks.values() for term, weight in task.weights.items()}
-        self.due = frozenset(round(steps * time / dro.times) for time in range(1, dro.times + 1))
-        groups = batches.groups[next(iter(self.tasks))]
-        self.first = {group.name: group.rate for group in groups}
-        self.measured = {group.name: number for number, group in enumerate(groups) if len(group) >= LEAST}
-        # One that goes on has it from its checkpoint: the other run may be gone by now, or have gone on too.
-        goes_on = bool(all_steps(Path(run) / "checkpoints"))
-        self.baseline = last_losses(dro.baseline) if dro.baseline and not goes_on else None
-        if self.baseline and not self.baseline.keys() & self.measured.keys():
-            raise BadInput(f"dro.baseline={dro.baseline}: that run read none of these corpora; give one that did")
-        self.losses = GroupLosses(WEIGHT, least=1)
+    def __init__(
+        self,
+        dro: DRO,
+        batches: Batches,
+        objectives: Mapping[str, PretrainingObjective],
+        *,
+        steps: int,
+        run: Path,
+    ) -> None:
+        """Plan the evaluations.
+
+        Args:
+            dro: Settings.
+            batches: Batches of the run, whose sampling probabilities change.
+            objectives: Objectives of the recipe. Those that read pairs are evaluated.
+            steps: Steps of the run.
+            run: Folder of the run.
+
+        Raises:
+            BadInput: If the baseline run has no losses of these corpora.
+        """
+        self.dro, self.batches, self.steps, self.file = dro, batches, steps, Path(run) / RESAMPLING_FILE
+        self.objectives = {
+            name: objective.stateless_copy(TOKENS)
+            for name, objective in objectives.items()
+            if objective.stream == "pairs"
+        }
+        self.loss_weights = {
+            term: weight for objective in self.objectives.values() for term, weight in objective.loss_weights.items()
+        }
+        self.due_steps = frozenset(round(steps * time / dro.times) for time in range(1, dro.times + 1))
+        groups = batches.groups[next(iter(self.objectives))]
+        self.initial = {group.name: group.probability for group in groups}
+        self.evaluated = {group.name: index for index, group in enumerate(groups) if len(group) >= MIN_PAIRS}
+        # A resumed run has the baseline in its checkpoint: the other run may have changed or be gone.
+        is_resumed = bool(list_checkpoints(Path(run) / "checkpoints"))
+        self.baseline = read_baseline(dro.baseline) if dro.baseline and not is_resumed else None
+        if self.baseline and not self.baseline.keys() & self.evaluated.keys():
+            raise BadInput(f"dro.baseline={dro.baseline}: that run has none of these corpora. Give one that has.")
+        self.losses = GroupLosses(NEWEST_WEIGHT, min_losses=1)
         sizes = {group.name: len(group) for group in groups}
-        begun = {"baseline": self.baseline} if self.baseline else {}
-        self.rows: list[dict[str, Any]] = [{"step": 0, "rates": self.first, "pairs": sizes, **begun}]
+        baseline = {"baseline": self.baseline} if self.baseline else {}
+        self.rows: list[dict[str, Any]] = [{"step": 0, "probabilities": self.initial, "pairs": sizes, **baseline}]
 
-    def until(self, step: int) -> int:
-        """The end of the stretch after a step in which rates stay as they are."""
-        return min((due for due in self.due if due > step), default=self.steps)
+    def next_step(self, step: int) -> int:
+        """Return the next step at which the probabilities change, or the end of the run."""
+        return min((due for due in self.due_steps if due > step), default=self.steps)
 
-    def act(self, step: int, net: Network) -> None:
-        """Measures every group, and draws them anew from this step on."""
-        terms = self._measure(net)
+    def resample(self, step: int, net: Network) -> None:
+        """Evaluate every group, and change the probabilities from this step on."""
+        terms = self._evaluate(net)
         losses = {
-            group: sum(weight * terms[term][group] for term, weight in self.weights.items()) for group in self.measured
+            group: sum(weight * terms[term][group] for term, weight in self.loss_weights.items())
+            for group in self.evaluated
         }
-        self.losses = self.losses.after(losses)
-        rates = best_response(self.first, self.losses.means, self.dro.rho, self.dro.floor, self.baseline)
-        self.rows.append({"step": step, "losses": losses, "terms": terms, "means": self.losses.means, "rates": rates})
-        self.batches.resample(rates, step)
-        self._show()
+        self.losses = self.losses.update(losses)
+        means = self.losses.means
+        probabilities = best_response(self.initial, means, self.dro.rho, floor=self.dro.floor, baseline=self.baseline)
+        self.rows.append(
+            {"step": step, "losses": losses, "terms": terms, "means": means, "probabilities": probabilities}
+        )
+        self.batches.resample(probabilities, step)
+        self._write_log()
 
-    def _measure(self, net: Network) -> dict[str, dict[str, float]]:
-        """The mean of each term, by group. Each process reads a part of every group, as in a step."""
+    def _evaluate(self, net: Network) -> dict[str, dict[str, float]]:
+        """Return the mean of each term, by group. Each process reads a part of every group, as in a step."""
         device = next(net.parameters()).device
-        sums_GT = torch.zeros(len(self.measured), len(self.weights), dtype=torch.float64, device=device)
+        sums_GT = torch.zeros(len(self.evaluated), len(self.loss_weights), dtype=torch.float64, device=device)
         counts_GT = torch.zeros_like(sums_GT, device="cpu")
-        place = {term: number for number, term in enumerate(self.weights)}
-        with _reading(net), precision(device):
-            for row, number in enumerate(self.measured.values()):
-                for name, task in self.tasks.items():
-                    work, counted = self._read(name, number)
-                    for _, batch in work.micro:
-                        told = task.loss(net, on_device(batch, device))
-                        for term in task.weights if counted else ():
-                            sums_GT[row, place[term]] += told[term]
-                    for term in task.weights if counted else ():
-                        counts_GT[row, place[term]] = work.counts[term]
-        means_TG = (summed(sums_GT.cpu()) / summed(counts_GT).clamp(min=1)).T.tolist()
+        column = {term: index for index, term in enumerate(self.loss_weights)}
+        with _evaluation_mode(net), autocast(device):
+            for row, group in enumerate(self.evaluated.values()):
+                for name, objective in self.objectives.items():
+                    work, is_counted = self._read(name, group)
+                    for _, batch in work.micro_batches:
+                        sums = objective.loss(net, move_to_device(batch, device))
+                        for term in objective.loss_weights if is_counted else ():
+                            sums_GT[row, column[term]] += sums[term]
+                    for term in objective.loss_weights if is_counted else ():
+                        counts_GT[row, column[term]] = work.counts[term]
+        means_TG = (all_reduce_sum(sums_GT.cpu()) / all_reduce_sum(counts_GT).clamp(min=1)).T.tolist()
         return {
-            term: dict(zip(self.measured, means, strict=True))
-            for term, means in zip(self.weights, means_TG, strict=True)
+            term: dict(zip(self.evaluated, means, strict=True))
+            for term, means in zip(self.loss_weights, means_TG, strict=True)
         }
 
-    def _read(self, name: str, number: int) -> tuple[Work, bool]:
-        """This process's part of the examples of a group, and whether it counts. Which they are does not depend on the
-        processes: where there are more of these, some read what another one counts, as all are needed to gather what
-        lies in shards. (Of contrast, which has 64 pairs, negatives come twice then.)"""
-        task, group = self.tasks[name], self.batches.groups[name][number]
-        readers = copy(self.batches)
-        readers.processes = min(readers.processes, task.examples(group.mean_length))
-        readers.rank %= readers.processes
-        counted = readers.rank == self.batches.rank
-        return readers.alone(number, {name: task}, SEED)[len(self.rows) - 1], counted
+    def _read(self, name: str, group: int) -> tuple[StepWork, bool]:
+        """Return this process's part of the examples of a group, and whether it is counted.
 
-    def _show(self) -> None:
-        if speaks():
-            with new_file(self.file) as new:
+        The examples do not depend on the world size. If there are more processes than examples, some repeat a part that
+        another process counts, because all processes are needed to gather sharded weights. The contrastive loss, with
+        64 pairs, then has some negatives twice.
+        """
+        objective, example_group = self.objectives[name], self.batches.groups[name][group]
+        readers = copy(self.batches)
+        readers.world_size = min(readers.world_size, objective.examples_per_step(example_group.mean_length))
+        readers.rank %= readers.world_size
+        is_counted = readers.rank == self.batches.rank
+        return readers.single_group(group, {name: objective}, SEED)[len(self.rows) - 1], is_counted
+
+    def _write_log(self) -> None:
+        if is_main_process():
+            with atomic_file(self.file) as new:
                 new.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
 
-    def dump(self) -> list[dict[str, Any]]:
-        """For a checkpoint."""
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Return the state for a checkpoint."""
         return self.rows
 
-    def load(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Goes on from what a checkpoint has."""
+    def load_state_dict(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Restore the state of a checkpoint."""
         self.rows = [*rows]
         self.baseline = self.rows[0].get("baseline")
         for row in self.rows[1:]:
-            self.losses = self.losses.after(row["losses"])
-            self.batches.resample(row["rates"], row["step"])
-        self._show()
+            self.losses = self.losses.update(row["losses"])
+            self.batches.resample(row["probabilities"], row["step"])
+        self._write_log()
 
 
 @contextmanager
-def _reading(net: Network) -> Iterator[None]:
-    """No dropout, no gradient."""
+def _evaluation_mode(net: Network) -> Iterator[None]:
     net.eval()
     try:
         with torch.no_grad():
@@ -140,27 +171,29 @@ def _reading(net: Network) -> Iterator[None]:
         net.train()
 
 
-def read(run: Path) -> list[dict[str, Any]]:
-    """What a run measured and drew, from its first rates on; nothing if it never measured its groups."""
-    file = Path(run) / FILE
+def read_resampling_log(run: Path) -> list[dict[str, Any]]:
+    """Return the losses and probabilities of a run, from the initial ones on. Empty if it was never resampled."""
+    file = Path(run) / RESAMPLING_FILE
     if not file.is_file():
         return []
     try:
         rows: list[dict[str, Any]] = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        whole = {"rates", "pairs"} <= rows[0].keys() and all({"rates", "means"} <= row.keys() for row in rows[1:])
+        is_valid = {"probabilities", "pairs"} <= rows[0].keys()
+        is_valid = is_valid and all({"probabilities", "means"} <= row.keys() for row in rows[1:])
     except (ValueError, IndexError, AttributeError):
-        whole = False
-    if not whole:
-        raise BadInput(f"{file}: damaged; the command that trained the run writes it again")
+        is_valid = False
+    if not is_valid:
+        raise BadInput(f"{file}: damaged, or of an older version. Run the command that trained the run again.")
     return rows
 
 
-def last_losses(run: str) -> dict[str, float]:
-    """What a baseline says of each group."""
-    rows = read(Path(run))
+def read_baseline(run: str) -> dict[str, float]:
+    """Return the final loss of each group of a baseline run."""
+    rows = read_resampling_log(Path(run))
     if len(rows) < 2:
         raise BadInput(
-            f"dro.baseline={run}: expected a run that measured its corpora, in {FILE}; train it with --set dro.rho=0"
+            f"dro.baseline={run}: expected a run with the losses of its corpora in {RESAMPLING_FILE}. Train it with"
+            " --set dro.rho=0."
         )
     losses: dict[str, float] = rows[-1]["means"]
     return losses

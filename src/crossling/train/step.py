@@ -1,107 +1,136 @@
-"""One step: the gradient of its micro-batches, and what the optimizer makes of it.
+"""One training step: the gradient of its micro-batches, clipping, and the optimizer.
 
-Objectives return sums; each is divided by its own count over the whole step, so a weight means what the papers say
-and splitting a batch changes nothing. Randomness is a function of the step, so a resumed run is the same run.
+Objectives return sums. Each sum is divided by its own count over the whole step, so loss weights mean what the papers
+define, and splitting a batch changes nothing. Dropout is seeded per micro-batch, so a resumed run is the same run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from crossling.data.batches import Work
+from crossling.data.batches import StepWork
 from crossling.data.packing import Batch
-from crossling.objectives.objective import Network
-from crossling.train.contract import Learned
-from crossling.train.optimizer import Adam
-from crossling.train.parallel import Engine
-from crossling.train.steady import TIMES, Steady
-from crossling.train.window import Taken
+from crossling.objectives.objective import Objective
+from crossling.train.health import MAX_NORM_RATIO, GradientNormGuard
+from crossling.train.meters import StepResult
+from crossling.train.optimizer import OptimizerSettings
+from crossling.train.parallel import ParallelNetwork, autocast
 
 Reduction = Literal["mean", "token_sum"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
+    """Length of a run, learning rate, and the intervals of logging, probes and checkpoints in steps."""
+
     steps: int
-    lr: float
-    seed: int
+    lr: float  # peak learning rate
     log_every: int
     checkpoint_every: int
-    probe_every: int = 0  # 0: only before the first step and at the end
+    probe_every: int = 0  # 0: only before the first step and after the last
     reduction: Reduction = "mean"
-    freeze_steps: int = 0  # only what is new learns so long
-    exploded: float = TIMES  # the usual norm of the gradient, so many times: the step is left out
+    freeze_steps: int = 0  # first steps, in which only the `unfrozen` parameters are trained
+    max_norm_ratio: float = MAX_NORM_RATIO  # skip a step whose gradient norm is so many times its running mean
 
 
-class Learner:
-    """The optimizer, and all that decides what it does in a step."""
+class TrainStep:
+    """Runs training steps: computes gradients and updates the network."""
 
     def __init__(
         self,
-        engine: Engine,
-        objectives: Mapping[str, Learned],
-        adam: Adam,
+        network: ParallelNetwork,
+        *,
+        objectives: Mapping[str, Objective],
+        optimizer: OptimizerSettings,
         schedule: Schedule,
-        first: Sequence[str] = (),  # names of the parameters that learn alone for the first `freeze_steps`
+        unfrozen: Sequence[str] = (),
     ) -> None:
-        self.engine, self.objectives, self.adam, self.schedule = engine, objectives, adam, schedule
-        self.optimizer = adam.build(engine.net)
-        self.steady = Steady(engine.device)
-        self.weights = {term: w for objective in objectives.values() for term, w in objective.weights.items()}
-        self.later = [parameter for name, parameter in engine.net.named_parameters() if name not in set(first)]
+        """Create the optimizer.
 
-    def step(self, number: int, work: Work, counts: Mapping[str, int], tokens: int) -> Taken:
-        """Step `number`, with what all processes together count of it."""
-        net, totals = self.engine.net.train(), dict[str, Tensor]()
-        factors = self._factors(counts)
-        for index, ((name, batch), seed) in enumerate(zip(work.micro, work.seeds, strict=True), start=1):
+        Args:
+            network: Network to train.
+            objectives: Objectives by name.
+            optimizer: Optimizer settings.
+            schedule: Length of the run and learning rate.
+            unfrozen: Names of the parameters that are trained in the first `schedule.freeze_steps`.
+        """
+        self.network, self.objectives, self.schedule = network, objectives, schedule
+        self.settings, self.optimizer = optimizer, optimizer.build(network.net)
+        self.gradient_guard = GradientNormGuard(network.device)
+        self.loss_weights = {
+            term: weight for objective in objectives.values() for term, weight in objective.loss_weights.items()
+        }
+        names = set(unfrozen)
+        self.frozen = [parameter for name, parameter in network.net.named_parameters() if name not in names]
+
+    def run(self, step: int, work: StepWork, counts: Mapping[str, int], tokens: int) -> StepResult:
+        """Train one step.
+
+        Args:
+            step: Index of the step, from 0 on.
+            work: Micro-batches of this process.
+            counts: Denominator of each sum, over all processes.
+            tokens: Tokens of the step, over all processes.
+        """
+        net, sums = self.network.net.train(), dict[str, Tensor]()
+        factors = self._loss_factors(counts)
+        for index, ((name, batch), seed) in enumerate(zip(work.micro_batches, work.seeds, strict=True), start=1):
             torch.manual_seed(seed)  # dropout
-            loss = partial(_loss, self.objectives[name], on_device(batch, self.engine.device))
-            for term, value in self.engine.learn(loss, factors, last=index == len(work.micro)).items():
-                totals[term] = totals[term] + value.double() if term in totals else value.double()
-        self._freeze(number)
-        norm = self.engine.clip(self.adam.clip)
-        skipped = self.steady.judge(norm, self.schedule.exploded)
-        self._update(number, skipped)
+            batch = move_to_device(batch, self.network.device)
+            is_last = index == len(work.micro_batches)
+            for term, value in self._add_gradient(self.objectives[name], batch, factors, is_last).items():
+                sums[term] = sums[term] + value.double() if term in sums else value.double()
+        self._drop_frozen_gradients(step)
+        norm = self.network.clip_gradients(self.settings.clip)
+        skipped = self.gradient_guard.update(norm, self.schedule.max_norm_ratio)
+        self._update_weights(step, skipped)
         for objective in self.objectives.values():
             objective.after_step(net)
-        return Taken(totals, counts, tokens, norm, skipped)
+        return StepResult(sums, counts, tokens, norm, skipped)
 
-    def _update(self, number: int, skipped: Tensor) -> None:
-        """The way a GradScaler tells a fused optimizer to leave everything as it is, its counters too."""
-        rate = self.adam.rate(number, self.schedule.steps, self.schedule.lr)
+    def _add_gradient(
+        self, objective: Objective, batch: Batch, factors: Mapping[str, float], is_last: bool
+    ) -> dict[str, Tensor]:
+        """Add the gradient of one micro-batch to that of the step. Return the sums of the objective."""
+        with self.network.gradient_sync(is_last):
+            with autocast(self.network.device):
+                sums = self.network.forward(lambda net: objective.loss(net, batch))
+            # DDP and FSDP average gradients over processes, but the gradient of a step is their sum.
+            world_size = self.network.world_size
+            loss = sum(world_size * factors[term] * value for term, value in sums.items() if term in factors)
+            loss.backward()  # type: ignore[union-attr]  # every objective has a loss term
+        return {term: value.detach() for term, value in sums.items()}
+
+    def _loss_factors(self, counts: Mapping[str, int]) -> dict[str, float]:
+        """Return the factor of each sum: weight / own count, or weight / all counts with `token_sum`."""
+        present = {term: counts[term] for term in self.loss_weights if term in counts}
+        total = sum(present.values())
+        divisors = present if self.schedule.reduction == "mean" else dict.fromkeys(present, total)
+        return {term: self.loss_weights[term] / max(1, divisors[term]) for term in present}
+
+    def _drop_frozen_gradients(self, step: int) -> None:
+        """Remove the gradients of frozen parameters. DDP does not allow switching `requires_grad` during a run."""
+        if step < self.schedule.freeze_steps:
+            for parameter in self.frozen:
+                parameter.grad = None
+        elif step == self.schedule.freeze_steps:
+            self.gradient_guard.reset_mean()
+
+    def _update_weights(self, step: int, skipped: Tensor) -> None:
+        """Run the optimizer. `found_inf` makes a fused optimizer skip the step on the device, as with GradScaler."""
+        lr = self.settings.learning_rate(step, self.schedule.steps, self.schedule.lr)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["times"]
+            group["lr"] = lr * group["lr_factor"]
         self.optimizer.found_inf = skipped  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _factors(self, counts: Mapping[str, int]) -> dict[str, float]:
-        """What the sum of each term is multiplied by: a mean of its own, or a share of one mean over everything."""
-        present = {term: counts[term] for term in self.weights if term in counts}
-        everything = sum(present.values())
-        divisors = present if self.schedule.reduction == "mean" else dict.fromkeys(present, everything)
-        return {term: self.weights[term] / max(1, divisors[term]) for term in present}
 
-    def _freeze(self, number: int) -> None:
-        """A parameter that does not learn yet has no gradient. It is thrown away, not left out: engines do not like
-        networks that change."""
-        if number < self.schedule.freeze_steps:
-            for parameter in self.later:
-                parameter.grad = None
-        elif number == self.schedule.freeze_steps:
-            self.steady.forget()
-
-
-def _loss(objective: Learned, batch: Batch, net: Network) -> dict[str, Tensor]:
-    return objective.loss(net, batch)
-
-
-def on_device(batch: Batch, device: torch.device) -> Batch:
+def move_to_device(batch: Batch, device: torch.device) -> Batch:
+    """Return a batch on a device."""
     return {name: value.to(device, non_blocking=True) for name, value in batch.items()}

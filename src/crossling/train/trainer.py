@@ -1,12 +1,14 @@
-"""The loop: from the newest checkpoint, or from nothing, to the last step."""
+"""The training loop, from the latest checkpoint or from scratch to the last step."""
 
 from __future__ import annotations
 
 import itertools
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,295 +16,384 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from crossling.data.batches import Work
+from crossling.core.distributed import all_reduce_sum, is_main_process
+from crossling.core.errors import Interrupted
+from crossling.core.progress import Progress
+from crossling.data.batches import StepDataset, StepWork
 from crossling.data.packing import Batch
-from crossling.distributed import speaks, summed
-from crossling.errors import Interrupted
-from crossling.objectives.objective import Network
-from crossling.progress import Progress
-from crossling.train.account import Account
-from crossling.train.checkpoint import Checkpoints, all_steps
-from crossling.train.collapse import Collapse, most_frequent
-from crossling.train.contract import Feed, Learned
-from crossling.train.guard import Guard
-from crossling.train.optimizer import Adam
-from crossling.train.pace import Kind, Pace
-from crossling.train.parallel import Engine, Parallel, precision
+from crossling.objectives.objective import Network, Objective
+from crossling.train.checkpoint import Checkpoints, list_checkpoints
+from crossling.train.health import CollapseMonitor, DiscriminatorGuard, most_frequent_token_share
+from crossling.train.meters import EtaMeter, MetricsAccumulator, RareEvent, TrainingCost
+from crossling.train.optimizer import OptimizerSettings
+from crossling.train.parallel import Parallel, ParallelNetwork, autocast
 from crossling.train.resampling import Resampling
-from crossling.train.run import Run
-from crossling.train.signals import ignore_signals, stop_signals
-from crossling.train.step import Learner, Schedule, on_device
-from crossling.train.window import Window
+from crossling.train.run_folder import RunFolder
+from crossling.train.step import Schedule, TrainStep, move_to_device
 
-Probe = Callable[[Network], dict[str, float]]  # a measurement of the network in training, handed in from outside
+Probe = Callable[[Network], dict[str, float]]  # evaluates the network in training
 
-SCORES = ("probe/retrieval",)  # by each the best checkpoint is kept; where one is measured, a state is saved
-LOOK_EVERY = 100  # steps, whatever else is due: so late a run is ended that leaves out every step
+SELECTION_METRICS = ("probe/retrieval",)
+HEALTH_CHECK_EVERY = 100  # steps, at the latest
 
 
 class Trainer:
-    """In every process of a run; the first one alone writes and shows."""
+    """Trains a network. Every process of a run has one. Only the main process logs and writes metrics."""
 
     def __init__(
         self,
         net: Network,
-        objectives: Mapping[str, Learned],
-        feed: Feed,
-        adam: Adam,
+        *,
+        objectives: Mapping[str, Objective],
+        batches: StepDataset,
+        optimizer: OptimizerSettings,
         schedule: Schedule,
-        run: Run,
+        run: RunFolder,
         device: torch.device,
-        account: Account,
+        cost: TrainingCost,
         workers: int = 0,
         probe: Probe | None = None,
-        guard: Guard | None = None,  # of a discriminator that goes on
-        first: Sequence[str] = (),  # parameters that learn alone for the first `freeze_steps`
+        discriminator_guard: DiscriminatorGuard | None = None,
+        unfrozen: Sequence[str] = (),
         parallel: Parallel = "auto",
-        scores: Sequence[str] = SCORES,
-        keep: int | None = None,  # checkpoints that were due, besides the best ones
-        patience: int | None = None,  # so many measurements in a row without a better first score end it
+        selection_metrics: Sequence[str] = SELECTION_METRICS,
+        keep: int | None = None,
+        patience: int | None = None,
         resampling: Resampling | None = None,
     ) -> None:
-        self.net, self.objectives, self.feed, self.scores = net.to(device), objectives, feed, scores
-        self.schedule, self.run, self.device, self.account = schedule, run, device, account
-        self.workers, self.probe, self.guard, self.resampling = workers, probe, guard, resampling
+        """Move the network to the device, and prepare its objectives if the run starts from scratch.
+
+        Args:
+            net: Network to train.
+            objectives: Objectives by name.
+            batches: Data of each step.
+            optimizer: Optimizer settings.
+            schedule: Length of the run, learning rate and intervals.
+            run: Folder of the run.
+            device: Device of this process.
+            cost: Counts tokens, time and FLOPs.
+            workers: Worker processes of the data loader.
+            probe: Evaluation of the network during training.
+            discriminator_guard: Ends a run whose discriminator collapses.
+            unfrozen: Parameters that are trained in the first `schedule.freeze_steps`.
+            parallel: Replicate or shard the network over several processes.
+            selection_metrics: Metrics that select the best checkpoints. A checkpoint is saved where one is measured.
+            keep: Number of scheduled checkpoints to keep besides the best ones.
+            patience: Probes in a row without a better first selection metric that end the run.
+            resampling: Changes the sampling probabilities of bitext during the run.
+        """
+        self.net, self.objectives, self.batches = net.to(device), objectives, batches
+        self.schedule, self.run, self.device, self.cost = schedule, run, device, cost
+        self.workers, self.probe, self.resampling = workers, probe, resampling
+        self.discriminator_guard, self.selection_metrics = discriminator_guard, selection_metrics
         self.checkpoints = Checkpoints(run.checkpoints, keep)
-        self.patience, self.best = patience, (float("-inf"), 0)  # the best first score, and at which step
-        if not run.saved:
-            self._begin()  # before it is in shards
-        self.engine = Engine(net, device, parallel)
-        self.learner = Learner(self.engine, objectives, adam, schedule, first)
-        warmup = max(adam.warmup_steps(schedule.steps), schedule.freeze_steps)
-        self.collapse = Collapse(self.learner.weights, warmup, self._most_frequent)
-        rare: dict[Kind, int] = {"save": schedule.checkpoint_every}
-        if probe is not None:
-            rare["probe"] = schedule.probe_every
-        if resampling is not None:
-            rare["resample"] = resampling.until(0)
-        self.pace = Pace(schedule.steps, rare)
+        if not run.has_checkpoint:
+            self._prepare_objectives()  # before sharding
+        self.network = ParallelNetwork(net, device, parallel)
+        self.train_step = TrainStep(
+            self.network, objectives=objectives, optimizer=optimizer, schedule=schedule, unfrozen=unfrozen
+        )
+        warmup = max(optimizer.warmup_steps(schedule.steps), schedule.freeze_steps)
+        self.collapse = CollapseMonitor(self.train_step.loss_weights, warmup, self._most_frequent_token_share)
+        self.eta = EtaMeter(schedule.steps, self._event_intervals())
+        self.metrics = MetricsAccumulator()
         self.step = 0
-        self.clock = 0.0  # when time was last added to the account
+        self.patience, self.best_score, self.best_step = patience, float("-inf"), 0  # of the first selection metric
+        self.has_pending_checkpoint = False  # delayed while the network is suspect
+        self.status = ""  # latest metrics, in words
+        self.clock = 0.0  # time up to which the cost is counted
 
     def fit(self) -> Network:
-        """Trains to the end, from the newest checkpoint if there is one. A signal saves and raises Interrupted."""
-        window = self._resume()
-        schedule, title = self.schedule, self.run.path.name
-        if speaks() and self.step < schedule.steps:
-            goes_on = f"; goes on from step {self.step}" if self.step else ""
-            warnings.warn(f"{self.engine.path}{goes_on}", stacklevel=2)
-        self.clock = time.perf_counter()
-        self.pace.begin(self.step)
-        note, owed = "", False  # the newest figures; whether there is something to save
+        """Train to the end, from the latest checkpoint if there is one.
+
+        Returns:
+            The trained network.
+
+        Raises:
+            Interrupted: After a signal, when a checkpoint was saved.
+            Failed: If the run diverges.
+        """
+        self._resume()
+        self._report_start()
         with (
             closing(self.run),
             closing(self.checkpoints),
             stop_signals() as stop,
-            Progress(title, schedule.steps, self.step, speaks()) as progress,
+            Progress(self.run.path.name, self.schedule.steps, done=self.step, enabled=is_main_process()) as progress,
         ):
-            if self.step == 0 and self.probe is not None:  # so that before and after can be compared
-                self._write({"step": 0, **self._probed()})
-                window = Window()  # its time is no step's
-            for work, waited in self._work():
-                told = _tell(work, stop.is_set())
-                window.add(self.learner.step(self.step, work, told.counts, told.tokens), waited)
-                self.step += 1
-                self.account.tokens += told.tokens
-                self._add_time()
-                last = self.step == schedule.steps
-                if self.step % LOOK_EVERY == 0:
-                    self._look()
-                scores: dict[str, float] = {}
-                if self.step % schedule.log_every == 0 or last or self._probe_is_due():
-                    row = self._log(window)
-                    window, note = Window(), self._shown(row)
-                    scores = {name: row[name] for name in self.scores if name in row}
-                    self._judge(scores)
-                self._resample(window)
-                last = last or self._over
-                progress.update(self.step, note, self.pace.left(self.step))
-                due = self.step % schedule.checkpoint_every == 0 or bool(scores)
-                owed = owed or due
-                if (owed and not self._in_doubt()) or last or told.stop:
-                    self._save(window, scores, last or (due and not self._in_doubt()))
-                    owed = False  # else as soon as there is no doubt
-                if told.stop and not last:
+            self._probe_initial_network()
+            for work, waited in self._load_work():
+                totals = sum_over_processes(work, stop.is_set())
+                self._train(work, totals, waited)
+                scores = self._log_if_due()
+                self._resample_if_due()
+                progress.update(self.step, self.status, self.eta.seconds_left(self.step))
+                self._save_if_due(scores, totals.stop_requested)
+                if self._is_finished:
+                    break
+                if totals.stop_requested:
                     self.checkpoints.wait()
                     raise Interrupted(
-                        f"stopped at step {self.step} of {schedule.steps}, saved in {self.run.path};"
-                        " the same command goes on from there"
+                        f"{self.run.path}: stopped at step {self.step} of {self.schedule.steps}. The checkpoint is"
+                        " saved. Run the same command to resume."
                     )
-                if last:
-                    break
             self.checkpoints.wait()
         return self.net
 
-    def _begin(self) -> None:
-        """What the objectives need before the first step."""
+    # Start of a run
+
+    def _prepare_objectives(self) -> None:
         self.net.train()
         for name, objective in self.objectives.items():
-            more = ([on_device(batch, self.device) for batch in batches] for batches in self._more(name))
-            with precision(self.device):
-                objective.begin(self.net, more)
+            batches = ([move_to_device(batch, self.device) for batch in step] for step in self._extra_batches(name))
+            with autocast(self.device):
+                objective.prepare(self.net, batches)
 
-    def _more(self, name: str) -> Iterator[Iterator[Batch]]:
-        """Of an objective: what would come after the last step."""
-        return (self.feed.of(name, step) for step in itertools.count(self.schedule.steps))
+    def _extra_batches(self, name: str) -> Iterator[Iterator[Batch]]:
+        """Yield the micro-batches of an objective for the steps after the last one."""
+        return (self.batches.objective_batches(name, step) for step in itertools.count(self.schedule.steps))
 
-    def _work(self) -> Iterator[tuple[Work, float]]:
-        """That of each step, and for how many seconds it was waited for."""
-        end = self.step if self._over else self.schedule.steps
-        while self.step < end:
-            # Loaders work ahead: where the data are drawn anew, another one begins.
-            until = self.resampling.until(self.step) if self.resampling else end
-            loader: DataLoader[Work] = DataLoader(
-                self.feed,  # type: ignore[arg-type]  # a Dataset by what it does
-                sampler=range(self.step, until),
+    def _event_intervals(self) -> dict[RareEvent, int]:
+        every: dict[RareEvent, int] = {"save": self.schedule.checkpoint_every}
+        if self.probe is not None:
+            every["probe"] = self.schedule.probe_every
+        if self.resampling is not None:
+            every["resample"] = self.resampling.next_step(0)
+        return every
+
+    def _report_start(self) -> None:
+        if is_main_process() and self.step < self.schedule.steps:
+            resumed = f"; resumed from step {self.step}" if self.step else ""
+            warnings.warn(f"{self.network.description}{resumed}", stacklevel=3)
+        self.clock = time.perf_counter()
+        self.eta.start(self.step)
+
+    def _probe_initial_network(self) -> None:
+        """Log a row before the first step, to compare with later ones."""
+        if self.step == 0 and self.probe is not None:
+            self._write({"step": 0, **self._run_probe()})
+            self.metrics = MetricsAccumulator()  # exclude probe time from throughput
+
+    # One step
+
+    def _load_work(self) -> Iterator[tuple[StepWork, float]]:
+        """Yield the work of each step, and the seconds that were waited for it."""
+        while not self._is_finished:
+            # Loader workers read ahead. Where the sampling probabilities change, a new loader starts.
+            end = self.resampling.next_step(self.step) if self.resampling else self.schedule.steps
+            loader = DataLoader(
+                self.batches,
+                sampler=range(self.step, end),
                 batch_size=None,
                 num_workers=self.workers,
                 prefetch_factor=4 if self.workers else None,
                 pin_memory=self.device.type == "cuda",
                 worker_init_fn=ignore_signals,
             )
-            asked = time.perf_counter()
+            requested = time.perf_counter()
             for work in loader:
-                yield work, time.perf_counter() - asked
-                asked = time.perf_counter()
+                yield work, time.perf_counter() - requested
+                requested = time.perf_counter()
 
-    def _resample(self, window: Window) -> None:
-        """Where it is due."""
-        if self.resampling is None or self.step not in self.resampling.due:
-            return
-        started = time.perf_counter()
-        with self.pace.on("resample"):
-            self.engine.measure(partial(self.resampling.act, self.step))
-        window.started += time.perf_counter() - started  # its time is no step's
-
-    def _probe_is_due(self) -> bool:
-        every = self.schedule.probe_every
-        asked = self.step == self.schedule.steps or (every > 0 and self.step % every == 0)
-        return self.probe is not None and asked
-
-    def _probed(self) -> dict[str, float]:
-        assert self.probe is not None
-        with self.pace.on("probe"):
-            return {f"probe/{name}": value for name, value in self.engine.measure(self.probe).items()}
-
-    def _judge(self, scores: Mapping[str, float]) -> None:
-        """Notes the best first score, to know since when there is none better."""
-        value = scores.get(self.scores[0]) if self.scores else None
-        if value is not None and value > self.best[0]:
-            self.best = (value, self.step)
+    def _train(self, work: StepWork, totals: StepTotals, waited: float) -> None:
+        result = self.train_step.run(self.step, work, totals.counts, totals.tokens)
+        self.metrics.add(result, waited)
+        self.step += 1
+        self.cost.tokens += totals.tokens
+        self._add_seconds()
+        if self.step % HEALTH_CHECK_EVERY == 0:
+            self._check_gradients()
 
     @property
-    def _over(self) -> bool:
-        """Whether patience is at an end."""
+    def _is_finished(self) -> bool:
+        return self.step >= self.schedule.steps or self._is_out_of_patience
+
+    @property
+    def _is_out_of_patience(self) -> bool:
         every = self.schedule.probe_every
-        return self.patience is not None and every > 0 and self.step - self.best[1] >= self.patience * every
+        return self.patience is not None and every > 0 and self.step - self.best_step >= self.patience * every
 
-    def _in_doubt(self) -> bool:
-        """Whether the network may be spoiled: then it must not take the place of a good state."""
-        return (self.guard is not None and self.guard.in_doubt) or bool(self.learner.steady.in_a_row)
+    # Metrics
 
-    def _look(self) -> None:
-        """A run that gets nowhere ends here, before it is logged or saved."""
-        saved = all_steps(self.run.checkpoints)
-        kept = f"the last good state is {saved[-1]}" if saved else "no state was saved before"
-        self.learner.steady.check(self.step, kept)
+    def _log_if_due(self) -> dict[str, float]:
+        """Log a row of metrics if one is due. Return its selection metrics."""
+        is_last = self.step == self.schedule.steps
+        if not (self.step % self.schedule.log_every == 0 or is_last or self._is_probe_due):
+            return {}
+        row = self._log()
+        self.metrics, self.status = MetricsAccumulator(), self._describe(row)
+        scores = {name: row[name] for name in self.selection_metrics if name in row}
+        score = scores.get(self.selection_metrics[0]) if self.selection_metrics else None
+        if score is not None and score > self.best_score:
+            self.best_score, self.best_step = score, self.step
+        return scores
 
-    def _log(self, window: Window) -> dict[str, Any]:
-        """Writes one row of metrics, the means since the last one."""
-        self._look()
-        row: dict[str, Any] = {"step": self.step, **window.means()}
-        self.pace.row(self.step)
-        if "tlm_bound" in row and "mlm_bound" in row:  # I(f; x | e), InfoXLM Eq. 3: an estimate, from different text
+    def _log(self) -> dict[str, Any]:
+        """Write one row: means of the metrics of `loss` and `StepResult` since the last row, and run metrics."""
+        self._check_gradients()
+        row: dict[str, Any] = {"step": self.step, **self.metrics.means()}
+        self.eta.add_row(self.step)
+        if "tlm_bound" in row and "mlm_bound" in row:  # estimate of I(f; x | e), InfoXLM Eq. 3, from different text
             row["translation_bound"] = row["tlm_bound"] - row["mlm_bound"]
-        terms = {term: weight for term, weight in self.learner.weights.items() if term in row}
-        if terms:
-            row["loss"] = sum(weight * row[term] for term, weight in terms.items())
-        row |= {"lr": self.learner.optimizer.param_groups[0]["lr"], "skipped": int(self.learner.steady.skipped)}
-        row |= {**self.account.row(window.tokens / window.seconds()), "loader_wait": window.wait()}
-        if self._probe_is_due():
-            row |= self._probed()
+        weights = {term: weight for term, weight in self.train_step.loss_weights.items() if term in row}
+        if weights:
+            row["loss"] = sum(weight * row[term] for term, weight in weights.items())
+        row["lr"] = self.train_step.optimizer.param_groups[0]["lr"]
+        row["skipped"] = int(self.train_step.gradient_guard.skipped)
+        row |= self.cost.row(self.metrics.tokens / self.metrics.seconds())
+        row["loader_wait"] = self.metrics.waiting_fraction()
+        if self._is_probe_due:
+            row |= self._run_probe()
         self._write(row)
-        self.collapse.watch(row)
-        if self.guard is not None:
-            self.guard.watch(row)
+        self.collapse.check(row)
+        if self.discriminator_guard is not None:
+            self.discriminator_guard.check(row)
         return row
 
-    def _shown(self, row: Mapping[str, float]) -> str:
-        """What a person reads: the terms of each objective; of one that has many, their mean."""
-        shown = []
+    def _describe(self, row: Mapping[str, float]) -> str:
+        """Return the status line: the loss terms of each objective, or their mean if it has more than two."""
+        losses = []
         for name, objective in self.objectives.items():
-            terms = {term: row[term] for term in objective.weights if term in row}
+            terms = {term: row[term] for term in objective.loss_weights if term in row}
             if len(terms) > 2:
                 terms = {name: sum(terms.values()) / len(terms)}
-            shown += [f"{term} {value:.3f}" for term, value in terms.items()]
-        speed = [f"{row['tokens_per_second']:,.0f} tokens/s"]
-        speed += [f"MFU {row['mfu']:.2f}"] if "mfu" in row else []
-        return "  ".join([" ".join(shown), *speed, f"{row['loader_wait']:.0%} loading"])
-
-    def _add_time(self) -> None:
-        """To the account: the wait for data, saving and probes too."""
-        now = time.perf_counter()
-        self.account.add(now - self.clock)
-        self.clock = now
-
-    def _most_frequent(self, term: str) -> float | None:
-        [name] = [name for name, objective in self.objectives.items() if term in objective.weights]
-        return most_frequent(itertools.chain.from_iterable(self._more(name)))
+            losses += [f"{term} {value:.3f}" for term, value in terms.items()]
+        throughput = [f"{row['tokens_per_second']:,.0f} tokens/s"]
+        throughput += [f"MFU {row['mfu']:.2f}"] if "mfu" in row else []
+        return "  ".join([" ".join(losses), *throughput, f"{row['loader_wait']:.0%} loading"])
 
     def _write(self, row: dict[str, Any]) -> None:
-        if speaks():
+        if is_main_process():
             self.run.log(row)
 
-    def _save(self, window: Window, scores: Mapping[str, float], due: bool) -> None:
-        self._look()
-        self._add_time()
-        state = {
-            "due": due,  # here, wherever the run was stopped
-            **self.account.dump(),
-            "window": window.dump(),
-            "steady": self.learner.steady.dump(),
-            "collapse": self.collapse.dump(),
-            "guard": self.guard.dump() if self.guard else {},
-            "pace": self.pace.dump(),
-            "resampling": self.resampling.dump() if self.resampling else None,
-            "best": self.best if self.patience is not None else None,
-        }
-        with self.pace.on("save"):
-            self.checkpoints.save(self.step, self.net, self.learner.optimizer, state, scores if due else {})
+    @property
+    def _is_probe_due(self) -> bool:
+        every = self.schedule.probe_every
+        is_due = self.step == self.schedule.steps or (every > 0 and self.step % every == 0)
+        return self.probe is not None and is_due
 
-    def _resume(self) -> Window:
-        window = Window()
-        state = self.checkpoints.load(self.net, self.learner.optimizer)
+    def _run_probe(self) -> dict[str, float]:
+        assert self.probe is not None
+        with self.eta.timed("probe"):
+            return {f"probe/{name}": value for name, value in self.network.evaluate(self.probe).items()}
+
+    def _resample_if_due(self) -> None:
+        if self.resampling is None or self.step not in self.resampling.due_steps:
+            return
+        started = time.perf_counter()
+        with self.eta.timed("resample"):
+            self.network.evaluate(partial(self.resampling.resample, self.step))
+        self.metrics.started += time.perf_counter() - started  # exclude this time from throughput
+
+    def _add_seconds(self) -> None:
+        """Add the time since the last call to the cost, including loading, saving and probes."""
+        now = time.perf_counter()
+        self.cost.add_seconds(now - self.clock)
+        self.clock = now
+
+    # Health and checkpoints
+
+    def _check_gradients(self) -> None:
+        """End a run that skips too many steps, before it is logged or saved."""
+        saved = list_checkpoints(self.run.checkpoints)
+        note = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint was saved before"
+        self.train_step.gradient_guard.check(self.step, note)
+
+    def _is_suspect(self) -> bool:
+        """Return True if the network may be damaged. Then it must not replace a good checkpoint."""
+        has_suspect_discriminator = self.discriminator_guard is not None and self.discriminator_guard.is_suspect
+        return has_suspect_discriminator or bool(self.train_step.gradient_guard.consecutive)
+
+    def _most_frequent_token_share(self, term: str) -> float | None:
+        [name] = [name for name, objective in self.objectives.items() if term in objective.loss_weights]
+        return most_frequent_token_share(itertools.chain.from_iterable(self._extra_batches(name)))
+
+    def _save_if_due(self, scores: Mapping[str, float], stop_requested: bool) -> None:
+        """Save a checkpoint if one is due or pending, unless the network is suspect. Always save the last one."""
+        is_due = self.step % self.schedule.checkpoint_every == 0 or bool(scores)
+        self.has_pending_checkpoint = self.has_pending_checkpoint or is_due
+        if (self.has_pending_checkpoint and not self._is_suspect()) or self._is_finished or stop_requested:
+            self._save(scores, is_scheduled=self._is_finished or (is_due and not self._is_suspect()))
+            self.has_pending_checkpoint = False
+
+    def _save(self, scores: Mapping[str, float], is_scheduled: bool) -> None:
+        self._check_gradients()
+        self._add_seconds()
+        state = {
+            "is_scheduled": is_scheduled,
+            **self.cost.state_dict(),
+            "metrics": self.metrics.state_dict(),
+            "gradient_guard": self.train_step.gradient_guard.state_dict(),
+            "collapse": self.collapse.state_dict(),
+            "discriminator_guard": self.discriminator_guard.state_dict() if self.discriminator_guard else {},
+            "eta": self.eta.state_dict(),
+            "resampling": self.resampling.state_dict() if self.resampling else None,
+            "best": [self.best_score, self.best_step] if self.patience is not None else None,
+        }
+        with self.eta.timed("save"):
+            self.checkpoints.save(self.step, self.net, self.train_step.optimizer, state, scores if is_scheduled else {})
+
+    def _resume(self) -> None:
+        """Restore the latest checkpoint, if there is one."""
+        state = self.checkpoints.load(self.net, self.train_step.optimizer)
         if state is not None:
             self.step = state["step"]
-            window = Window.load(state["window"])
-            self.account.load(state)
-            self.learner.steady.load(state["steady"])
-            self.collapse.load(state["collapse"])
-            if self.guard is not None:
-                self.guard.load(state["guard"])
-            self.pace.load(state["pace"])
+            self.metrics.load_state_dict(state["metrics"])
+            self.cost.load_state_dict(state)
+            self.train_step.gradient_guard.load_state_dict(state["gradient_guard"])
+            self.collapse.load_state_dict(state["collapse"])
+            if self.discriminator_guard is not None:
+                self.discriminator_guard.load_state_dict(state["discriminator_guard"])
+            self.eta.load_state_dict(state["eta"])
             if self.resampling is not None:
-                self.resampling.load(state["resampling"])
-            if state.get("best"):
-                self.best = tuple(state["best"])
-        if speaks():  # begun anew, the row before the first step is made again too
-            self.run.rewind(self.step or -1)
-        return window
+                self.resampling.load_state_dict(state["resampling"])
+            if state["best"]:
+                self.best_score, self.best_step = state["best"]
+        if is_main_process():
+            self.run.truncate_metrics(self.step or -1)  # from scratch, the row before the first step is written again
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What all processes together know of a step before it begins."""
+class StepTotals:
+    """Counts of a step over all processes."""
 
     counts: dict[str, int]
     tokens: int
-    stop: bool  # a signal has come to one of them
+    stop_requested: bool  # a process has received a signal
 
 
-def _tell(work: Work, stop: bool) -> _Told:
-    """All processes have the same terms in the same order, as each has a part of every task."""
-    *counts, tokens, stopped = summed(torch.tensor([*work.counts.values(), work.tokens, stop])).tolist()
-    return _Told(dict(zip(work.counts, counts, strict=True)), tokens, stopped > 0)
+def sum_over_processes(work: StepWork, stop_requested: bool) -> StepTotals:
+    """Sum the counts of a step. All processes have the same terms in the same order."""
+    local = torch.tensor([*work.counts.values(), work.tokens, stop_requested])
+    *counts, tokens, stops = all_reduce_sum(local).tolist()
+    return StepTotals(dict(zip(work.counts, counts, strict=True)), tokens, stops > 0)
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """Set an event on SIGINT and SIGTERM, so that the present step is finished and saved. A second Ctrl-C kills."""
+    stop = threading.Event()
+
+    def handle(kind: int, _: object) -> None:
+        if stop.is_set() and kind == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    earlier = {kind: signal.signal(kind, handle) for kind in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for kind, handler in earlier.items():
+            signal.signal(kind, handler)
+
+
+def ignore_signals(_: int) -> None:
+    """Ignore signals in a loader worker, which must live until the present step is saved.
+
+    Ctrl-C reaches every process of a terminal, and SIGTERM every process of a job. Workers end with their parent.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

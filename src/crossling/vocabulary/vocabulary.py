@@ -1,11 +1,14 @@
-"""Text <-> ids: a unigram vocabulary, in memory and on disk.
+"""Unigram vocabulary that converts text to token ids, in memory and on disk.
 
-Shipped twice: `sentencepiece.model` for speed and `tokenizer.json` for Hugging Face. Both give the same ids; see
-normalise.py for what that takes. Special ids are 0 <s>, 1 <pad>, 2 </s>, 3 <unk> and <mask> as the very last.
+A vocabulary folder holds the same vocabulary twice: `sentencepiece.model` for speed and `tokenizer.json` for Hugging
+Face. Both give the same ids; text_normalization.py explains how. Special ids: 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, and
+<mask> as the last.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,41 +24,74 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from crossling.core.errors import BadInput
+from crossling.core.files import atomic_folder, write_json
+from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
-from crossling.disk import new_folder, write_json
-from crossling.errors import BadInput
-from crossling.vocabulary import normalise, unigram
-from crossling.vocabulary.sample import CHARACTERS, Survey, joined, smoothed_sample, survey
+from crossling.vocabulary import text_normalization, unigram
+from crossling.vocabulary.unigram import (
+    SAMPLE_CHARACTERS,
+    TextStatistics,
+    collect_statistics,
+    join_languages,
+    sample_lines,
+)
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-FILES = {"sentencepiece.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json"}
+VOCABULARY_FORMAT = 2  # version of the vocabulary folder, in its vocab.json
+REPORT = "vocab.json"
+FILES = {"sentencepiece.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", REPORT}
 LINES_AT_ONCE = 10_000
-_Piece = proto.ModelProto.SentencePiece
+_Entry = proto.ModelProto.SentencePiece
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    model: bytes = field(repr=False)  # the serialised SentencePiece model
+    """Unigram vocabulary that converts text to token ids.
+
+    `crossling.vocab` makes one and writes it to a folder.
+
+    Args:
+        model: Serialized SentencePiece model.
+
+    Example:
+        >>> vocabulary = Vocabulary.load("vocab")
+        >>> vocabulary.encode(["the white house"])
+    """
+
+    model: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, scores: Mapping[str, float], rules: bytes, name: str = normalise.NAME) -> Vocabulary:
-        """Pieces with their log probabilities in the order of their ids, special ones aside.
+    def from_scores(
+        cls, scores: Mapping[str, float], charsmap: bytes, normalizer_name: str = text_normalization.NAME
+    ) -> Vocabulary:
+        """Create a vocabulary from its subwords.
 
-        `rules` are what text goes through first, compiled; `name` tells ours from those of others.
+        Args:
+            scores: Log probability of every subword but the special ones, in the order of their ids.
+            charsmap: Compiled normalization rules of SentencePiece.
+            normalizer_name: Name of these rules. It distinguishes our own from those of other vocabularies.
+
+        Returns:
+            The vocabulary with the special tokens added.
+
+        Example:
+            >>> Vocabulary.from_scores({"▁a": -1.0, "b": -2.0}, charsmap=b"").size
+            7
         """
         model = proto.ModelProto()
-        for piece in SPECIAL[:-1]:
-            model.pieces.add(piece=piece, score=0.0, type=_Piece.UNKNOWN if piece == "<unk>" else _Piece.CONTROL)
-        for piece, score in scores.items():
-            model.pieces.add(piece=piece, score=score)
-        # A control piece is never produced from text, so "<mask>" in a corpus stays ordinary characters.
-        model.pieces.add(piece="<mask>", score=0.0, type=_Piece.CONTROL)
+        for token in SPECIAL[:-1]:
+            model.pieces.add(piece=token, score=0.0, type=_Entry.UNKNOWN if token == "<unk>" else _Entry.CONTROL)
+        for subword, score in scores.items():
+            model.pieces.add(piece=subword, score=score)
+        # A control token is never produced from text, so "<mask>" in a corpus stays ordinary characters.
+        model.pieces.add(piece="<mask>", score=0.0, type=_Entry.CONTROL)
         spec = model.trainer_spec
         spec.model_type, spec.vocab_size = proto.TrainerSpec.UNIGRAM, len(model.pieces)
         spec.bos_id, spec.pad_id, spec.eos_id, spec.unk_id, spec.unk_surface = BOS, PAD, EOS, UNK, "<unk>"
-        model.normalizer_spec.name = name
-        model.normalizer_spec.precompiled_charsmap = rules
+        model.normalizer_spec.name = normalizer_name
+        model.normalizer_spec.precompiled_charsmap = charsmap
         return cls(model.SerializeToString())
 
     @classmethod
@@ -63,122 +99,206 @@ class Vocabulary:
         cls,
         corpora: Corpora,
         size: int,
+        *,
         alpha: float = 0.5,
-        characters: int = CHARACTERS,
+        characters: int = SAMPLE_CHARACTERS,
         seed: int = 0,
         threads: int = 2,
-        seen: Survey | None = None,
+        statistics: TextStatistics | None = None,
     ) -> Vocabulary:
-        """A joint vocabulary on a sample of `characters`, drawn per language with exponent `alpha`.
+        """Train one joint vocabulary on a sample of the corpora.
 
-        `seen` is what a survey found, where there was one already.
+        Args:
+            corpora: Text to train on.
+            size: Number of vocabulary entries, special tokens included.
+            alpha: Exponent that smooths the sampling probabilities of the languages.
+            characters: Size of the sample.
+            seed: Seed of the sample.
+            threads: Threads of SentencePiece.
+            statistics: Statistics of the corpora, if they were collected before.
+
+        Returns:
+            The vocabulary.
+
+        Raises:
+            BadInput: If the text yields no vocabulary of this size.
+
+        Example:
+            >>> Vocabulary.train(Corpora("corpora"), 32_000).save("vocab")
         """
-        seen = seen or survey(corpora)
-        sample = smoothed_sample(corpora, seen.characters, alpha, characters, seed)
+        statistics = statistics or collect_statistics(corpora)
+        sample = sample_lines(corpora, statistics.characters, alpha=alpha, budget=characters, seed=seed)
+        lines = map(text_normalization.normalize_nfkc, join_languages(sample))
         try:
-            scores = unigram.train(map(normalise.nfkc, joined(sample)), size - len(SPECIAL), threads)
-        except unigram.DoesNotFit as fault:
-            raise BadInput(
-                f"{corpora.path}: a vocabulary of {size} pieces cannot be trained on this text, which {fault}"
-            ) from None
-        return cls.of(scores, normalise.character_map(seen.odd))
+            scores = unigram.train(lines, size - len(SPECIAL), threads)
+        except unigram.UnattainableSize as error:
+            raise BadInput(f"{corpora.path}: cannot train {size} vocabulary entries on this text. {error}") from None
+        return cls.from_scores(scores, text_normalization.build_charsmap(statistics.unnormalized_clusters))
 
     @cached_property
-    def pieces(self) -> sentencepiece.SentencePieceProcessor:
+    def processor(self) -> sentencepiece.SentencePieceProcessor:
+        """SentencePiece processor of the model."""
         return sentencepiece.SentencePieceProcessor(model_proto=self.model)
 
     @property
     def size(self) -> int:
-        return int(self.pieces.get_piece_size())
+        """Number of vocabulary entries, special tokens included."""
+        return int(self.processor.get_piece_size())
 
     @property
-    def mask(self) -> int:
+    def mask_id(self) -> int:
+        """Id of <mask>."""
         return self.size - 1
 
     @property
     def fingerprint(self) -> str:
+        """Hash of the model."""
         return xxhash.xxh3_128_hexdigest(self.model)
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """The log probability of every piece but the special ones, in the order of their ids."""
-        return {piece.piece: piece.score for piece in self._proto.pieces[len(SPECIAL) - 1 : -1]}
+        """Log probability of every subword but the special ones, in the order of their ids."""
+        return {entry.piece: entry.score for entry in self._proto.pieces[len(SPECIAL) - 1 : -1]}
 
     @property
-    def rules(self) -> bytes:
-        """What text goes through first, compiled."""
+    def charsmap(self) -> bytes:
+        """Compiled normalization rules of SentencePiece."""
         return bytes(self._proto.normalizer_spec.precompiled_charsmap)
 
     @property
-    def rules_name(self) -> str:
+    def normalizer_name(self) -> str:
+        """Name of the normalization rules."""
         return str(self._proto.normalizer_spec.name)
 
-    def normalised(self, lines: Iterable[str]) -> list[str]:
-        """The lines as its model should see them: in NFKC, but as they are where the rules are those of others."""
-        return list(map(normalise.nfkc, lines)) if self.rules_name == normalise.NAME else list(lines)
+    def normalize(self, lines: Iterable[str]) -> list[str]:
+        """Apply NFKC, unless the normalization rules are those of another vocabulary.
+
+        Args:
+            lines: Lines of text.
+
+        Returns:
+            The lines as the SentencePiece model expects them.
+
+        Example:
+            >>> vocabulary.normalize(["ﬁne"])
+            ['fine']
+        """
+        is_own = self.normalizer_name == text_normalization.NAME
+        return list(map(text_normalization.normalize_nfkc, lines)) if is_own else list(lines)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Ids of each line, without special tokens."""
-        # One thread: several processes encode side by side, each for itself.
-        return self.pieces.encode(self.normalised(lines), out_type=int, num_threads=1)
+        """Convert lines to token ids, without special tokens.
 
-    def counts(self, lines: Iterable[str]) -> np.ndarray:
-        """How often each id is used in the lines."""
+        Args:
+            lines: Lines of text.
+
+        Returns:
+            The ids of each line.
+
+        Example:
+            >>> [ids] = vocabulary.encode(["the white house"])
+        """
+        # One thread: several processes encode at the same time.
+        ids: list[list[int]] = self.processor.encode(self.normalize(lines), out_type=int, num_threads=1)
+        return ids
+
+    def count_tokens(self, lines: Iterable[str]) -> np.ndarray:
+        """Count how often each id occurs in the lines.
+
+        Args:
+            lines: Lines of text, read once.
+
+        Returns:
+            The counts by id.
+
+        Example:
+            >>> vocabulary.count_tokens(["the white house"]).sum()
+        """
         counts = np.zeros(self.size, dtype=np.int64)
         lines = iter(lines)
-        while some := list(islice(lines, LINES_AT_ONCE)):
-            counts += np.bincount(list(chain.from_iterable(self.encode(some))), minlength=self.size)
+        while batch := list(islice(lines, LINES_AT_ONCE)):
+            counts += np.bincount(list(chain.from_iterable(self.encode(batch))), minlength=self.size)
         return counts
 
     @classmethod
-    def load(cls, folder: Path) -> Vocabulary:
+    def load(cls, folder: str | os.PathLike[str]) -> Vocabulary:
+        """Read a vocabulary folder.
+
+        Args:
+            folder: Folder that `crossling vocab` wrote.
+
+        Returns:
+            The vocabulary.
+
+        Raises:
+            BadInput: If the folder holds no vocabulary, or one of another format version.
+
+        Example:
+            >>> Vocabulary.load("vocab").size
+        """
         file = Path(folder) / "sentencepiece.model"
         if not file.is_file():
-            raise BadInput(
-                f"{folder}: no vocabulary here (expected sentencepiece.model); make one with crossling vocab"
-            )
+            raise BadInput(f"{folder}: no vocabulary (expected sentencepiece.model). Make one with `crossling vocab`.")
+        read_report(Path(folder))
         try:
             vocabulary = cls(file.read_bytes())
-            pieces = [vocabulary.pieces.id_to_piece(i) for i in range(vocabulary.size)]
-            if not pieces:
+            entries = [vocabulary.processor.id_to_piece(i) for i in range(vocabulary.size)]
+            if not entries:
                 raise ValueError("empty")
         except Exception:
-            raise BadInput(f"{file}: not a SentencePiece model; make one with crossling vocab") from None
-        if tuple(pieces[:4]) + tuple(pieces[-1:]) != SPECIAL:
-            raise BadInput(
-                f"{file}: the special pieces must be {', '.join(SPECIAL[:4])} first and <mask> last,"
-                f" found {', '.join(pieces[:4])} and {''.join(pieces[-1:])}; make one with crossling vocab"
-            )
+            raise BadInput(f"{file}: not a SentencePiece model. Make one with `crossling vocab`.") from None
+        check_special_tokens(entries, file, "Make one with `crossling vocab`.")
         return vocabulary
 
-    def save(self, folder: Path, report: dict[str, Any] | None = None) -> Path:
-        """Writes the folder; takes the place of an earlier vocabulary, and of nothing else."""
-        check_place(Path(folder))
-        with new_folder(Path(folder)) as new:
-            (new / "sentencepiece.model").write_bytes(self.model)
-            self.tokenizer().save_pretrained(new)
-            if report is not None:
-                write_json(new / "vocab.json", report)
-        return Path(folder)
+    def save(self, folder: str | os.PathLike[str], report: Mapping[str, Any] | None = None) -> Path:
+        """Write a vocabulary folder. It replaces an earlier vocabulary, and nothing else.
+
+        Args:
+            folder: Folder to write.
+            report: Content of vocab.json beside the format version.
+
+        Returns:
+            The folder.
+
+        Raises:
+            BadInput: If the folder holds other files.
+
+        Example:
+            >>> vocabulary.save("vocab")
+        """
+        path = Path(folder)
+        check_vocabulary_folder(path)
+        with atomic_folder(path) as temporary:
+            (temporary / "sentencepiece.model").write_bytes(self.model)
+            self.tokenizer().save_pretrained(temporary)
+            write_json(temporary / REPORT, {"format": VOCABULARY_FORMAT, **(report or {})})
+        return path
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
-        """The same vocabulary as a Hugging Face tokenizer; a pair becomes <s> source </s> target </s>."""
-        fast = Tokenizer(models.Unigram([(p.piece, p.score) for p in self._proto.pieces], unk_id=UNK))
-        if self.rules_name == normalise.NAME:
-            fast.normalizer = normalise.fast_normalizer(self.rules)
-            # The names of the special pieces can come out of NFKC (full-width letters). Text is no special piece: cut
-            # before the >, where no learned piece crosses from letters to punctuation.
-            cut = pre_tokenizers.Split(Regex("(?<=<s|<pad|</s|<unk|<mask)(?=>)"), "isolated")
-            fast.pre_tokenizer = pre_tokenizers.Sequence([_METASPACE, cut])
+        """Return the same vocabulary as a Hugging Face tokenizer.
+
+        Returns:
+            A tokenizer that encodes a pair as <s> source </s> target </s>.
+
+        Example:
+            >>> vocabulary.tokenizer()("the white house")["input_ids"]
+        """
+        fast = Tokenizer(models.Unigram([(entry.piece, entry.score) for entry in self._proto.pieces], unk_id=UNK))
+        if self.normalizer_name == text_normalization.NAME:
+            fast.normalizer = text_normalization.fast_normalizer(self.charsmap)
+            # NFKC can produce the names of special tokens (from full-width letters), but text must not become a
+            # special token. No learned subword crosses from letters to punctuation: split before the >.
+            split = pre_tokenizers.Split(Regex("(?<=<s|<pad|</s|<unk|<mask)(?=>)"), "isolated")
+            fast.pre_tokenizer = pre_tokenizers.Sequence([_METASPACE, split])
         else:  # as `transformers` does for XLM-R
-            fast.normalizer = normalizers.Precompiled(self.rules) if self.rules else None
+            fast.normalizer = normalizers.Precompiled(self.charsmap) if self.charsmap else None
             fast.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), _METASPACE])
         fast.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
         fast.post_processor = processors.TemplateProcessing(
             single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", BOS), ("</s>", EOS)]
         )
         fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
-        return PreTrainedTokenizerFast(
+        return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call, unused-ignore]
             tokenizer_object=fast,
             bos_token="<s>",
             cls_token="<s>",
@@ -200,15 +320,39 @@ class Vocabulary:
 _METASPACE = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
 
 
-def check_place(folder: Path) -> None:
-    """Refuses to write a vocabulary over anything but a vocabulary."""
-    strangers = {entry.name for entry in folder.iterdir()} - FILES if folder.is_dir() else set()
-    if strangers or folder.is_file():
-        what = f"{min(strangers)} is in it" if strangers else "a file"
-        raise BadInput(f"{folder}: there is something else here already ({what}); give another -o folder")
+def check_special_tokens(entries: Sequence[str], where: object, fix: str) -> None:
+    """Raise BadInput unless the first four entries and the last are the special tokens, as in XLM-R."""
+    if (*entries[:4], *entries[-1:]) != SPECIAL:
+        raise BadInput(
+            f"{where}: expected the special tokens {', '.join(SPECIAL[:4])} first and <mask> last,"
+            f" found {', '.join(entries[:4])} and {''.join(entries[-1:])}. {fix}"
+        )
+
+
+def read_report(folder: Path) -> dict[str, Any] | None:
+    """Return the content of vocab.json, or None if there is none; BadInput for another format version."""
+    file = folder / REPORT
+    if not file.is_file():
+        return None
+    try:
+        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        version = report.get("format", 1)
+    except (ValueError, AttributeError):
+        raise BadInput(f"{file}: not readable. Make the vocabulary again with `crossling vocab`.") from None
+    if version != VOCABULARY_FORMAT:
+        raise BadInput(
+            f"{file}: vocabulary format {version}, expected {VOCABULARY_FORMAT}."
+            " Make the vocabulary again with `crossling vocab`."
+        )
+    return report
+
+
+def check_vocabulary_folder(folder: Path) -> None:
+    """Raise BadInput if a folder holds anything but a vocabulary."""
+    check_output_folder(folder, holds=FILES, command="crossling vocab", exclusive=True)
 
 
 def copy_vocabulary(source: Path, target: Path) -> None:
-    """A vocabulary travels with the shards and the runs that used it."""
-    with new_folder(target) as new:
-        shutil.copytree(source, new, dirs_exist_ok=True)
+    """Copy a vocabulary folder into the shards or the run that use it."""
+    with atomic_folder(target) as temporary:
+        shutil.copytree(source, temporary, dirs_exist_ok=True)

@@ -1,14 +1,14 @@
-"""VoCap: as many pieces for each language as it gains from them (Zheng et al., 2021).
+"""VoCap: allocation of vocabulary capacity to languages by average log probability (Zheng et al., 2021).
 
-    ALP_l(s) = 1/S sum over its S sentences of sum over their pieces of log relative frequency
+    ALP_l(s) = 1/S sum over the S sentences of language l of sum over their subwords of log relative frequency
 
-is how well language l is written with its own s pieces. Every language starts with its characters. Then the pieces that
-raise some language's ALP most, weighted by (share of the language)^beta, are taken in turn until the union of all
-vocabularies, pieces in common counted once, has the size asked for.
+is the average log probability of a language with its own vocabulary of s subwords. Every language starts with its
+characters. The subwords that raise the ALP of some language most, weighted by (proportion of the language)^beta, follow
+until the union of all vocabularies has the requested size. A subword of several languages counts once.
 
-A language's curve is measured at sizes that double, as far as they are needed, and between them runs straight over the
-logarithm of the size; a size between two takes the best pieces of the larger. Measurements stay on disk, in a folder
-named after what was measured, so that another size, another beta or another try finds them there.
+The ALP curve of a language is computed at sizes that double, as far as needed. Between them it is linear in the
+logarithm of the size, and the vocabulary consists of the best subwords of the next larger one. Curves are cached on
+disk under a hash of their text, so that another size or another beta reuses them.
 """
 
 from __future__ import annotations
@@ -26,257 +26,277 @@ import numpy as np
 import sentencepiece
 import xxhash
 
-from crossling import tasks
-from crossling.disk import new_file, write_json
-from crossling.errors import BadInput
+from crossling.core.errors import BadInput
+from crossling.core.files import atomic_file, write_json
+from crossling.core.jobs import Job, run_jobs
 from crossling.vocabulary import unigram
-from crossling.vocabulary.normalise import nfkc, plain_map
-from crossling.vocabulary.sample import joined
-from crossling.vocabulary.unigram import Scores
+from crossling.vocabulary.text_normalization import default_charsmap, normalize_nfkc
+from crossling.vocabulary.unigram import SubwordScores, join_languages
 from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary
 
-FIRST = (250, 500, 1000)  # sizes measured for every language
-BETWEEN = 8  # sizes considered from one size to its double
-PASSES = 3  # over the sample, to estimate the probabilities of the united pieces
-UNSEEN = 0.5  # occurrences granted to each piece, so that one that was not needed can be when it is
-FORMAT = f"1 {sentencepiece.__version__} {unigram.COVERAGE}"
+FIRST_SIZES = (250, 500, 1000)  # Computed for every language.
+SIZES_PER_DOUBLING = 8  # Interpolated from one size to its double.
+EM_PASSES = 3  # Over the sample, to estimate the probabilities of the union.
+PSEUDO_COUNT = 0.5  # Added to the count of each subword, so that an unused one stays possible.
+CACHE_FORMAT = f"2 {sentencepiece.__version__} {unigram.CHARACTER_COVERAGE}"
 
-Point = tuple[int, float]  # pieces, ALP
+CurvePoint = tuple[int, float]  # vocabulary size, ALP
 
 
 @dataclass(frozen=True)
 class Allocation:
-    scores: Scores  # of the union
-    sizes: dict[str, int]  # pieces given to each language
-    alp: dict[str, float]  # of each language with its own pieces, by its curve
+    """Vocabulary capacity of all languages."""
+
+    scores: SubwordScores  # of the union
+    sizes: dict[str, int]  # subwords of each language
+    alp: dict[str, float]  # average log probability of each language with its own subwords, from its curve
 
 
 @dataclass(frozen=True)
-class Language:
-    """What was measured of a language: at every size its ALP, and its pieces from the most to the least needed."""
+class LanguageCurve:
+    """ALP of a language by vocabulary size, with its subwords from the most to the least important."""
 
-    points: tuple[Point, ...]  # by size; the first are its characters alone
-    ranked: dict[int, Scores]  # by size
-    ended: bool  # its text yields no more pieces
+    points: tuple[CurvePoint, ...]  # by size; the first is for characters alone
+    rankings: dict[int, SubwordScores]  # by size
+    is_exhausted: bool  # its text yields no more subwords
 
-    def pieces(self, size: int) -> list[str]:
-        """`size` pieces: the characters and the best others of the next vocabulary that is large enough."""
-        large = min(measured for measured in self.ranked if measured >= size)
-        return list(self.ranked[large])[:size]
+    def subwords(self, size: int) -> list[str]:
+        """Return the characters and the best other subwords from the next computed size."""
+        larger = min(computed for computed in self.rankings if computed >= size)
+        return list(self.rankings[larger])[:size]
 
 
 @dataclass(frozen=True)
-class Step:
+class CapacityStep:
     """An increase of one language's vocabulary."""
 
     language: str
-    size: int  # after it
-    gain: float  # weighted, per piece
+    size: int  # after the increase
+    gain: float  # weighted gain of ALP per subword
 
 
-def vocap(
+def allocate_capacity(
     sample: Mapping[str, Sequence[str]],
-    shares: Mapping[str, float],
+    proportions: Mapping[str, float],
     size: int,
+    *,
     cache: Path,
     beta: float = 0.7,
     workers: int = 1,
 ) -> Allocation:
-    """`size` pieces beside the special ones for the languages of `sample`, whose parts of the whole are `shares`."""
-    places = {language: _place(cache, language, lines) for language, lines in sample.items()}
-    weights = {language: shares[language] ** beta for language in sample}
-    asked: dict[str, tuple[int, ...]] = dict.fromkeys(sample, FIRST)
+    """Allocate vocabulary capacity to the languages of a sample.
+
+    Args:
+        sample: Lines by language.
+        proportions: Proportion of each language in the training data.
+        size: Number of subwords in the union, not counting special tokens.
+        cache: Folder of cached curves.
+        beta: Exponent of the proportions.
+        workers: Processes that compute curves.
+
+    Returns:
+        The union with its probabilities, and the capacity and ALP of each language.
+    """
+    folders = {language: _cache_folder(cache, language, lines) for language, lines in sample.items()}
+    weights = {language: proportions[language] ** beta for language in sample}
+    requested: dict[str, tuple[int, ...]] = dict.fromkeys(sample, FIRST_SIZES)
     while True:
-        wanted = [(places[language], n) for language, sizes in asked.items() for n in sizes]
-        missing = [(place, n) for place, n in wanted if not _result(place, n).is_file()]
+        points = [(folders[language], number) for language, sizes in requested.items() for number in sizes]
+        missing = [(folder, number) for folder, number in points if not _point_file(folder, number).is_file()]
         if missing:
-            tasks.run("vocap", [tasks.Task(f"{p.name} {n:,}", partial(_measure, p, n)) for p, n in missing], workers)
-        known = {language: _read(places[language], sizes) for language, sizes in asked.items()}
-        measured = {language: found for language, found in known.items() if found.points}
-        curves = {language: concave(between(found.points)) for language, found in measured.items()}
-        order = ranked_steps(curves, weights)
-        sizes = allocate(order, {language: curve[0][0] for language, curve in curves.items()}, size, measured)
-        # A language that has all that was measured of it may deserve more. (One that does not get larger any more,
-        # or not better, has its end before.)
+            jobs = [Job(f"{f.name} {n:,}", partial(_compute_point, f, n)) for f, n in missing]
+            run_jobs("vocap", jobs, workers)
+        everything = {language: _read_curve(folders[language], sizes) for language, sizes in requested.items()}
+        curves = {language: curve for language, curve in everything.items() if curve.points}
+        envelopes = {language: concave_envelope(interpolate_curve(curve.points)) for language, curve in curves.items()}
+        steps = rank_steps(envelopes, weights)
+        smallest = {language: envelope[0][0] for language, envelope in envelopes.items()}
+        sizes = allocate_sizes(steps, smallest, size, curves)
+        # A language at the end of its curve may deserve more. (The envelope of one that gains nothing more ends
+        # before.)
         growing = [
             language
-            for language, found in known.items()
-            if not found.ended and (not found.points or sizes[language] == found.points[-1][0])
+            for language, curve in everything.items()
+            if not curve.is_exhausted and (not curve.points or sizes[language] == curve.points[-1][0])
         ]
         if not growing:
             break
-        asked |= {language: (*asked[language], 2 * asked[language][-1]) for language in growing}
-    chosen = filled(order, sizes, size, measured)
-    alp = {language: round(dict(curves[language])[n], 3) for language, n in sizes.items()}
-    scores = estimated(set(chain.from_iterable(chosen.values())), joined(sample))
-    return Allocation(scores, {language: len(pieces) for language, pieces in chosen.items()}, alp)
+        requested |= {language: (*requested[language], 2 * requested[language][-1]) for language in growing}
+    chosen = fill_remaining(steps, sizes, size, curves)
+    alp = {language: round(dict(envelopes[language])[number], 3) for language, number in sizes.items()}
+    scores = estimate_scores(set(chain.from_iterable(chosen.values())), join_languages(sample))
+    return Allocation(scores, {language: len(subwords) for language, subwords in chosen.items()}, alp)
 
 
 # ---- allocation ----------------------------------------------------------------------------------------------
 
 
-def between(points: Sequence[Point]) -> list[Point]:
-    """The points and more between each two, on a straight line over the logarithm of the size."""
+def interpolate_curve(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Add points between each two, linear in the logarithm of the size."""
     grid = [points[0]]
     for (small, low), (large, high) in pairwise(points):
-        steps = max(1, round(BETWEEN * np.log2(large / small)))
+        steps = max(1, round(SIZES_PER_DOUBLING * np.log2(large / small)))
         for position in np.linspace(0, 1, steps + 1)[1:]:
             size = large if position == 1 else round(small * (large / small) ** position)
             if size > grid[-1][0]:
-                part = np.log(size / small) / np.log(large / small)
-                grid.append((size, float(low + part * (high - low))))
+                fraction = np.log(size / small) / np.log(large / small)
+                grid.append((size, float(low + fraction * (high - low))))
     return grid
 
 
-def concave(points: Sequence[Point]) -> list[Point]:
-    """The points on the concave line over all of them, as far as it rises: an increase never gains more than the one
-    before it. (The same as to pool adjacent increases until that holds.)"""
-    line: list[Point] = []
+def concave_envelope(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return the points on the upper concave envelope, as far as it rises.
+
+    On it no increase gains more than the one before. (This equals pooling adjacent increases until that holds.)
+    """
+    envelope: list[CurvePoint] = []
     for point in points:
-        while len(line) > 1 and _slope(line[-1], point) >= _slope(line[-2], line[-1]):
-            line.pop()
-        line.append(point)
-    while len(line) > 1 and line[-1][1] <= line[-2][1]:
-        line.pop()
-    return line
+        while len(envelope) > 1 and _slope(envelope[-1], point) >= _slope(envelope[-2], envelope[-1]):
+            envelope.pop()
+        envelope.append(point)
+    while len(envelope) > 1 and envelope[-1][1] <= envelope[-2][1]:
+        envelope.pop()
+    return envelope
 
 
-def ranked_steps(curves: Mapping[str, Sequence[Point]], weights: Mapping[str, float]) -> list[Step]:
-    """Every increase of every language, best first; those of one language come in their order."""
+def rank_steps(curves: Mapping[str, Sequence[CurvePoint]], weights: Mapping[str, float]) -> list[CapacityStep]:
+    """Return the increases of all languages, largest gain first. Those of one language stay in order."""
     steps = [
-        Step(language, after[0], weights[language] * _slope(before, after))
+        CapacityStep(language, after[0], weights[language] * _slope(before, after))
         for language, curve in curves.items()
         for before, after in pairwise(curve)
     ]
     return sorted(steps, key=lambda step: (-step.gain, step.language, step.size))
 
 
-def allocate(
-    order: Sequence[Step], smallest: Mapping[str, int], size: int, languages: Mapping[str, Language]
+def allocate_sizes(
+    steps: Sequence[CapacityStep], smallest: Mapping[str, int], size: int, curves: Mapping[str, LanguageCurve]
 ) -> dict[str, int]:
-    """Pieces for each language: as many of the best steps as fit, found by bisection of the gain that is required."""
+    """Return the vocabulary size of each language after as many of the best steps as fit, found by bisection."""
 
-    def sizes(count: int) -> dict[str, int]:
-        return {**smallest, **{step.language: step.size for step in order[:count]}}
+    def sizes_after(count: int) -> dict[str, int]:
+        return {**smallest, **{step.language: step.size for step in steps[:count]}}
 
-    def union(count: int) -> int:
-        return len(set(_united(sizes(count), languages)))
+    def union_size(count: int) -> int:
+        return len(set(_all_subwords(sizes_after(count), curves)))
 
-    needed = union(0)
-    if needed > size:
+    required = union_size(0)
+    if required > size:
         raise BadInput(
-            f"--size {size + len(SPECIAL)} is too small for these {len(smallest)} languages, whose characters alone"
-            f" need {needed + len(SPECIAL)}: give that or more"
+            f"size {size + len(SPECIAL)} is too small: the characters of these {len(smallest)} languages alone need"
+            f" {required + len(SPECIAL)} entries. Give that size or more."
         )
-    too_many = bisect_left(range(1, len(order) + 1), True, key=lambda count: union(count) > size) + 1
-    return sizes(too_many - 1)
+    too_many = bisect_left(range(1, len(steps) + 1), True, key=lambda count: union_size(count) > size) + 1
+    return sizes_after(too_many - 1)
 
 
-def filled(
-    order: Sequence[Step], sizes: Mapping[str, int], size: int, languages: Mapping[str, Language]
+def fill_remaining(
+    steps: Sequence[CapacityStep], sizes: Mapping[str, int], size: int, curves: Mapping[str, LanguageCurve]
 ) -> dict[str, dict[str, None]]:
-    """The pieces of each language, with the room that is left given one by one to those of the next best steps."""
-    chosen = {language: dict.fromkeys(languages[language].pieces(n)) for language, n in sizes.items()}
+    """Return the subwords of each language. Single subwords of the next best steps fill the remaining capacity."""
+    chosen = {language: dict.fromkeys(curves[language].subwords(number)) for language, number in sizes.items()}
     union = set(chain.from_iterable(chosen.values()))
-    for step in order:
+    for step in steps:
         if step.size > sizes[step.language]:
-            for piece in languages[step.language].pieces(step.size):
+            for subword in curves[step.language].subwords(step.size):
                 if len(union) == size:
                     return chosen
-                chosen[step.language][piece] = None
-                union.add(piece)
+                chosen[step.language][subword] = None
+                union.add(subword)
     if len(union) < size:
         raise BadInput(
-            f"the text yields {len(union) + len(SPECIAL)} pieces at most: give a smaller --size or more text"
+            f"the text yields at most {len(union) + len(SPECIAL)} entries. Give a smaller size or more text."
         )
     return chosen
 
 
-def _united(sizes: Mapping[str, int], languages: Mapping[str, Language]) -> Iterator[str]:
+def _all_subwords(sizes: Mapping[str, int], curves: Mapping[str, LanguageCurve]) -> Iterator[str]:
     for language, size in sizes.items():
-        yield from languages[language].pieces(size)
+        yield from curves[language].subwords(size)
 
 
-def _slope(a: Point, b: Point) -> float:
+def _slope(a: CurvePoint, b: CurvePoint) -> float:
     return (b[1] - a[1]) / (b[0] - a[0])
 
 
 # ---- probabilities of the union ------------------------------------------------------------------------------
 
 
-def estimated(pieces: Iterable[str], lines: Sequence[str]) -> Scores:
-    """Log probabilities from how often each piece is used when the lines are cut by those of the pass before.
+def estimate_scores(subwords: Iterable[str], lines: Sequence[str]) -> SubwordScores:
+    """Estimate log probabilities by hard EM: segment the lines, then count the subwords.
 
-    All alike at first, which cuts into as few pieces as there can be. (Starting from a mixture of the languages' own
-    probabilities ends with more pieces for every language, and no better ALP.)
+    The first pass uses equal scores, which segments into as few subwords as possible. (Starting from a mixture of the
+    languages' own probabilities needs more subwords in every language and gives no better ALP.)
     """
-    scores = dict.fromkeys(sorted(pieces), -10.0)
-    for _ in range(PASSES):
-        counts = Vocabulary.of(scores, plain_map()).counts(lines)[UNK + 1 : -1] + UNSEEN
+    scores = dict.fromkeys(sorted(subwords), -10.0)
+    for _ in range(EM_PASSES):
+        vocabulary = Vocabulary.from_scores(scores, default_charsmap())
+        counts = vocabulary.count_tokens(lines)[UNK + 1 : -1] + PSEUDO_COUNT
         logs = np.log(counts / counts.sum()).tolist()
-        best_first = sorted(zip(scores, logs, strict=True), key=lambda item: (-item[1], item[0]))
-        scores = {piece: unigram.exact(log) for piece, log in best_first}
+        ranked = sorted(zip(scores, logs, strict=True), key=lambda item: (-item[1], item[0]))
+        scores = {subword: unigram.round_score(log) for subword, log in ranked}
     return scores
 
 
-# ---- measuring one language ----------------------------------------------------------------------------------
+# ---- curve of one language -----------------------------------------------------------------------------------
 
 
-def likelihood(counts: Iterable[int], sentences: int) -> float:
-    """ALP from how often each piece occurs in them."""
-    found = np.asarray([count for count in counts if count], dtype=np.float64)
-    return float((found * np.log(found / found.sum())).sum() / sentences) if sentences else 0.0
+def average_log_probability(counts: Iterable[int], sentences: int) -> float:
+    """Return the ALP of sentences from the count of each subword in them."""
+    present = np.asarray([count for count in counts if count], dtype=np.float64)
+    return float((present * np.log(present / present.sum())).sum() / sentences) if sentences else 0.0
 
 
-def _place(cache: Path, language: str, lines: Sequence[str]) -> Path:
-    """The folder for what is measured on these lines, with the lines in it."""
+def _cache_folder(cache: Path, language: str, lines: Sequence[str]) -> Path:
+    """Return the folder of the curve on these lines, and write the lines to it."""
     text = "\n".join(lines).encode()
-    place = cache / f"{language}-{xxhash.xxh3_64_hexdigest(FORMAT.encode() + text)}"
-    if not (place / "sample.txt").is_file():
-        with new_file(place / "sample.txt") as new:
-            new.write_bytes(text)
-    return place
+    folder = cache / f"{language}-{xxhash.xxh3_64_hexdigest(CACHE_FORMAT.encode() + text)}"
+    if not (folder / "sample.txt").is_file():
+        with atomic_file(folder / "sample.txt") as temporary:
+            temporary.write_bytes(text)
+    return folder
 
 
-def _result(place: Path, size: int) -> Path:
-    return place / f"{size}.json"
+def _point_file(folder: Path, size: int) -> Path:
+    return folder / f"{size}.json"
 
 
-def _measure(place: Path, size: int) -> None:
-    """Trains one vocabulary and leaves its pieces and its ALP; nothing in it where there is none of this size."""
-    lines = (place / "sample.txt").read_text(encoding="utf-8").split("\n")
+def _compute_point(folder: Path, size: int) -> None:
+    """Train a vocabulary and write its subwords and ALP; neither if the text yields none of this size."""
+    lines = (folder / "sample.txt").read_text(encoding="utf-8").split("\n")
     try:
-        scores = unigram.train(map(nfkc, lines), size, at_most=True)
-    except unigram.DoesNotFit:
-        write_json(_result(place, size), {"ended": size > sum(map(len, lines))})  # more pieces than characters: never
+        scores = unigram.train(map(normalize_nfkc, lines), size, at_most=True)
+    except unigram.UnattainableSize:
+        # No text yields more subwords than it has characters.
+        write_json(_point_file(folder, size), {"exhausted": size > sum(map(len, lines))})
         return
-    counts = Vocabulary.of(scores, plain_map()).counts(lines)
-    # Written in characters alone, the same lines have the characters of these pieces.
+    counts = Vocabulary.from_scores(scores, default_charsmap()).count_tokens(lines)
+    # The same lines in single characters consist of the characters of these subwords.
     characters: Counter[str] = Counter({"<unk>": int(counts[UNK])})
-    for piece, count in zip(scores, counts[UNK + 1 : -1].tolist(), strict=True):
-        for character in piece:
+    for subword, count in zip(scores, counts[UNK + 1 : -1].tolist(), strict=True):
+        for character in subword:
             characters[character] += count
-    ranked = sorted(scores, key=lambda piece: (len(piece) > 1, -scores[piece], piece))
-    found = {
-        "alp": likelihood(counts.tolist(), len(lines)),
-        "alp_of_characters": likelihood(characters.values(), len(lines)),
-        "scores": {piece: scores[piece] for piece in ranked},
-        "ended": len(scores) < size,
+    ranked = sorted(scores, key=lambda subword: (len(subword) > 1, -scores[subword], subword))
+    point = {
+        "alp": average_log_probability(counts.tolist(), len(lines)),
+        "alp_of_characters": average_log_probability(characters.values(), len(lines)),
+        "scores": {subword: scores[subword] for subword in ranked},
+        "exhausted": len(scores) < size,
     }
-    write_json(_result(place, size), found)
+    write_json(_point_file(folder, size), point)
 
 
-def _read(place: Path, sizes: Iterable[int]) -> Language:
+def _read_curve(folder: Path, sizes: Iterable[int]) -> LanguageCurve:
     points: dict[int, float] = {}
-    ranked: dict[int, Scores] = {}
-    ended = False
+    rankings: dict[int, SubwordScores] = {}
+    is_exhausted = False
     for size in sizes:
-        found = json.loads(_result(place, size).read_text(encoding="utf-8"))
-        ended = found["ended"]
-        if "scores" not in found:
+        point = json.loads(_point_file(folder, size).read_text(encoding="utf-8"))
+        is_exhausted = point["exhausted"]
+        if "scores" not in point:
             continue
         if not points:
-            points[sum(len(piece) == 1 for piece in found["scores"])] = found["alp_of_characters"]
-        points[len(found["scores"])] = found["alp"]
-        ranked[len(found["scores"])] = found["scores"]
-    return Language(tuple(sorted(points.items())), ranked, ended)
+            points[sum(len(subword) == 1 for subword in point["scores"])] = point["alp_of_characters"]
+        points[len(point["scores"])] = point["alp"]
+        rankings[len(point["scores"])] = point["scores"]
+    return LanguageCurve(tuple(sorted(points.items())), rankings, is_exhausted)

@@ -1,0 +1,114 @@
+"""The whole training step: forward, backward, clipping and optimizer, in real tokens per second.
+
+XLM-E is beside Hugging Face's ELECTRA pair, as shipped and with its head at masked positions only. The other recipes
+are beside Hugging Face's XLM-R. Tokens are random and in memory; waiting for the loader has its own row. MFU counts all
+matrix products, heads and attention, forward and backward, relative to one large matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from crossling import recipes
+from crossling.bench import peers
+from crossling.bench.train_timing import loader_wait, measure_speed, scale_recipe
+from crossling.bench.workload import BenchRow, BenchSetup, Speed
+from crossling.recipes.recipe import Recipe
+
+LOADER_STEPS = 30
+SHIPPED, MASKED, XLM_R = 16, 64, 32  # batch sizes of the peers: larger ones do not fit or are not faster
+
+
+def step_rows(at: BenchSetup) -> Iterator[BenchRow]:
+    yield BenchRow(f"matrix product of {at.matrix}^3", at.matmul / 1e12, None, None, "TFLOP/s", at.device_name)
+    ours: dict[int, Speed] = {}
+    masked = _measure_electra(at, MASKED, everywhere=False)
+    for batch in at.batches:
+        speed = _measure(f"xlm_e, batch {batch}", _text_recipe(), at, batch)
+        if speed:
+            ours[batch] = speed
+            yield at.tokens(
+                f"xlm_e, batch {batch}", speed, masked, _peer_name("ELECTRA pair, head at masked", MASKED, at)
+            )
+    best = max(ours, key=lambda batch: ours[batch].tokens, default=at.batches[0])
+    name = f"xlm_e, best batch ({best})"
+    if best in ours:
+        shipped = _measure_electra(at, SHIPPED, everywhere=True)
+        yield at.tokens(name, ours[best], shipped, _peer_name("ELECTRA pair as shipped", SHIPPED, at))
+    yield from _bias_rows(at, best, ours.get(best))
+    yield from _variant_rows(at, ours.get(at.batches[0]))
+    yield from _loader_rows(at, best)
+    if at.on_gpu and best in ours:  # last, because compilation is slow
+        compiled = _measure_electra(at, MASKED, everywhere=False, compiled=True)
+        yield at.tokens(name, ours[best], compiled, _peer_name("ELECTRA pair, head at masked, compiled", MASKED, at))
+
+
+def recipe_rows(at: BenchSetup) -> Iterator[BenchRow]:
+    """Measure the other recipes."""
+    batch = at.batches[0]
+    for name, what in {"infoxlm": "MLM, TLM, XLCo", "veco": "CA-MLM, TLM"}.items():
+        speed = _measure(name, recipes.get_recipe(name, "base"), at, batch)
+        if speed:
+            yield at.tokens(f"{name} ({what}), batch {batch}", speed)
+    speed = _measure("xlm_r", recipes.xlm_r(), at, batch)
+    for compiled in (False, True) if at.on_gpu else (False,):
+        if speed:
+            name = _peer_name("XLM-R, compiled" if compiled else "XLM-R", XLM_R, at)
+            peer = at.try_measure(name, partial(peers.xlm_r, at, _batch_size(XLM_R, at), compiled))
+            yield at.tokens(f"xlm_r (MLM), batch {batch}", speed, peer, name)
+
+
+def _bias_rows(at: BenchSetup, batch: int, own: Speed | None) -> Iterator[BenchRow]:
+    free = _measure("xlm_e without bias", remove_bias(_text_recipe()), at, batch)
+    if own and free:
+        yield at.tokens(f"xlm_e, batch {batch}, with gated bias", own, free, "ours without position bias")
+
+
+def _variant_rows(at: BenchSetup, own: Speed | None) -> Iterator[BenchRow]:
+    """Measure packed bitext and gradient checkpointing at the first batch size."""
+    batch = at.batches[0]
+    for name, recipe in {
+        "packed bitext": recipes.xlm_e().replace(mrtd=None),
+        "gradient checkpointing": _text_recipe().replace(gradient_checkpointing=True),
+        "text and bitext": recipes.xlm_e(),
+    }.items():
+        speed = _measure(f"xlm_e, {name}", recipe, at, batch)
+        if speed:
+            yield at.tokens(f"xlm_e, {name}, batch {batch}", speed, own, "ours on text")
+
+
+def _loader_rows(at: BenchSetup, batch: int) -> Iterator[BenchRow]:
+    steps = LOADER_STEPS if at.on_gpu else at.times
+    percent = at.try_measure(
+        "waiting for the loader", partial(loader_wait, scale_recipe(_text_recipe(), at, batch), at, steps)
+    )
+    if percent is not None:
+        yield BenchRow(f"waiting for the loader, batch {batch}", percent, None, None, "% of the step", at.device_name)
+
+
+def remove_bias(recipe: Recipe) -> Recipe:
+    return recipe.replace(model=replace(recipe.model, relative=False, gate=False))
+
+
+def _text_recipe() -> Recipe:
+    """Return XLM-E on text only, as the peers."""
+    return recipes.xlm_e().replace(trtd=None)
+
+
+def _measure(name: str, recipe: Recipe, at: BenchSetup, batch: int) -> Speed | None:
+    return at.try_measure(name, partial(measure_speed, scale_recipe(recipe, at, batch), at))
+
+
+def _measure_electra(at: BenchSetup, batch: int, everywhere: bool, compiled: bool = False) -> Speed | None:
+    name = f"the ELECTRA pair{' as shipped' if everywhere else ''}{', compiled' if compiled else ''}"
+    return at.try_measure(name, partial(peers.electra, at, _batch_size(batch, at), everywhere, compiled))
+
+
+def _batch_size(size: int, at: BenchSetup) -> int:
+    return size if at.on_gpu else at.batches[0]
+
+
+def _peer_name(peer: str, batch: int, at: BenchSetup) -> str:
+    return f"Hugging Face {peer}, batch {_batch_size(batch, at)}"

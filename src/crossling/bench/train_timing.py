@@ -1,0 +1,201 @@
+"""Time the training step on random tokens. Only this module of the benchmarks uses the trainer."""
+# N sentences, P tokens
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from crossling.bench.workload import BenchSetup, Speed
+from crossling.data.batches import Batches, StepWork
+from crossling.data.shards import SHARD_FORMAT, Shards, TokenizedBitext, TokenizedSentences
+from crossling.model.encoder import CrosslingModel
+from crossling.planning.sampling_preview import preview_pairs, preview_text
+from crossling.recipes.network import build_meta_network, build_network, flops_per_token
+from crossling.recipes.recipe import Recipe
+from crossling.train.parallel import ParallelNetwork
+from crossling.train.step import Schedule, TrainStep
+from crossling.vocabulary.vocabulary import EOS, UNK
+
+MEAN = 28.0  # tokens per side of a pair
+SPREAD = 0.15  # standard deviation of the log ratio of the sides
+TOKENS = 1 << 20  # of text, and about as many of pairs
+
+
+@dataclass(frozen=True)
+class RandomShards(Shards):
+    """Shards that are not on disk."""
+
+    @classmethod
+    def of(cls, vocabulary: int, length: int) -> RandomShards:
+        """Create shards for sequences of `length` tokens."""
+        pairs = int(TOKENS / (2 * MEAN))
+        entry = {"languages": ["qaa", "qab"], "pairs": pairs, "tokens": [round(pairs * MEAN)] * 2}
+        documents = TOKENS // (length - 1)
+        text = {"tokens": documents * (length - 1), "sentences": documents, "documents": documents}
+        manifest: dict[str, Any] = {
+            "format": SHARD_FORMAT,
+            "fingerprint": f"random-{vocabulary}-{length}",
+            "vocabulary": {"size": vocabulary, "fingerprint": "random"},
+            "text": {"qaa": text},
+            "pairs": {"random.qaa-qab": entry},
+            "multi": {},
+        }
+        return cls(Path("random"), manifest)
+
+    @cached_property
+    def text(self) -> dict[str, TokenizedSentences]:
+        entry = self.manifest["text"]["qaa"]
+        lengths_N = np.full(entry["documents"], entry["tokens"] // entry["documents"])
+        documents = np.arange(entry["documents"] + 1)
+        return {"qaa": self._sentences(lengths_N, np.random.default_rng(0), documents)}
+
+    @cached_property
+    def bitexts(self) -> list[TokenizedBitext]:
+        [(name, entry)] = self.manifest["pairs"].items()
+        random = np.random.default_rng(1)
+        one_N = random.gamma(2.0, MEAN / 2, entry["pairs"])
+        other_N = one_N * np.exp(random.normal(0.0, SPREAD, entry["pairs"]))
+        lengths = [np.maximum(2, side_N.round().astype(np.int64)) for side_N in (one_N, other_N)]
+        first, second = (self._sentences(lengths_N, random) for lengths_N in lengths)
+        return [TokenizedBitext(name, ("qaa", "qab"), (first, second), entry["pairs"], 0)]
+
+    def _sentences(
+        self, lengths_N: np.ndarray, random: np.random.Generator, documents: np.ndarray | None = None
+    ) -> TokenizedSentences:
+        """Sample ordinary tokens, with </s> at the end."""
+        offsets = np.concatenate([[0], np.cumsum(lengths_N)])
+        tokens_P = random.integers(UNK + 1, self.vocabulary_size - 1, offsets[-1], dtype=np.int64)
+        tokens_P[offsets[1:] - 1] = EOS
+        return TokenizedSentences(tokens_P.astype(np.uint32), offsets, documents)
+
+
+def scale_recipe(recipe: Recipe, at: BenchSetup, batch: int) -> Recipe:
+    """Scale a recipe to the model shape and batch size of the benchmark.
+
+    The largest objective gets `batch` sequences, the others in proportion. Each is one micro-batch.
+    """
+    objectives = recipe.objectives
+    longest = max(task.length for task in objectives.values())
+    most = max(getattr(task, "tokens", 0) for task in objectives.values())
+    factor = batch * longest / most
+    changes = {}
+    for name, task in objectives.items():
+        counts = {key: getattr(task, key, None) for key in ("tokens", "sequences", "pairs")}
+        scaled = {key: max(2, round(count * factor)) for key, count in counts.items() if count}
+        if "tokens" in scaled:
+            scaled["tokens"] = scaled["tokens"] * at.length // longest
+        changes[name] = replace(task, **scaled, length=min(task.length, at.length))  # type: ignore[type-var]
+    own = recipe.model
+    kept = {key: getattr(own, key) for key in ("relative", "gate", "cross_attention", "dropout", "attention_dropout")}
+    return recipe.replace(
+        **changes,
+        model=replace(at.shape, max_length=at.length, **kept),
+        micro_tokens=8 * batch * at.length,
+        # Only the first steps are timed, with the small learning rates of warm-up: random tokens must not give NaN.
+        steps=10**6,
+    )
+
+
+def measure_speed(recipe: Recipe, at: BenchSetup) -> Speed:
+    """Measure training steps of a recipe on batches in memory."""
+    training = _TrainingLoop(recipe, at)
+    works = [training.batches[number].pin_memory() if at.on_gpu else training.batches[number] for number in (0, 1)]
+    if not training.batches.alternate:
+        works = works[:1]
+
+    def steps() -> None:
+        for work in works:
+            training.step(work)
+
+    timing = at.time(steps)
+    tokens = sum(work.tokens for work in works) / timing.seconds
+    mfu = tokens * step_flops(recipe, training.shards) / at.matmul
+    return Speed(tokens, timing.peak_gib, mfu, f"{at.path}, compiled" if training.compiled else at.path)
+
+
+def loader_wait(recipe: Recipe, at: BenchSetup, steps: int) -> float:
+    """Return the percentage of step time spent waiting for the loader."""
+    training = _TrainingLoop(recipe, at)
+    workers = max(1, min(12, (os.cpu_count() or 1) - 2)) if at.on_gpu else 0  # as in pretrain
+    loader = DataLoader(
+        training.batches,
+        sampler=range(at.warmup + steps),
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=4 if workers else None,
+        pin_memory=at.on_gpu,
+    )
+    waited = start = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about machines with fewer cores
+        ready = iter(loader)
+    for number in range(at.warmup + steps):
+        if number == at.warmup:
+            waited, start = 0.0, time.perf_counter()
+        requested = time.perf_counter()
+        work = next(ready)
+        waited += time.perf_counter() - requested
+        training.step(work)
+        if at.on_gpu:
+            torch.cuda.synchronize(at.device)  # otherwise earlier GPU work would count as waiting
+    return 100 * waited / (time.perf_counter() - start)
+
+
+def step_flops(recipe: Recipe, shards: RandomShards) -> float:
+    """Return FLOPs per token: all matrix products, heads and attention, forward and backward."""
+    previews = [preview(recipe, shards) for preview in (preview_text, preview_pairs)]
+    loads = {name: load for preview in previews if preview is not None for name, load in preview.loads.items()}
+    return flops_per_token(recipe, build_meta_network(recipe, shards.vocabulary_size), loads)["full"]
+
+
+class _TrainingLoop:
+    """The network of a recipe, its batches and its training step."""
+
+    def __init__(self, recipe: Recipe, at: BenchSetup) -> None:
+        recipe.check()
+        self.shards = RandomShards.of(at.vocabulary, at.length)
+        self.batches = Batches(
+            self.shards,
+            recipe.objectives,
+            recipe.sampling,
+            seed=recipe.seed,
+            micro_tokens=recipe.micro_tokens,
+            alternate=recipe.alternate,
+        )
+        with torch.device(at.device):  # initialization is much faster there
+            net = build_network(recipe, self.shards.vocabulary_size)
+        if recipe.gradient_checkpointing:
+            for part in (net.encoder, *net.parts.values()):
+                if isinstance(part, CrosslingModel):
+                    part.gradient_checkpointing_enable()
+        schedule = Schedule(
+            steps=recipe.steps,
+            lr=recipe.lr,
+            log_every=recipe.log_every,
+            checkpoint_every=recipe.checkpoint_every,
+        )
+        self.train_step = TrainStep(
+            ParallelNetwork(net, at.device),
+            objectives=recipe.objectives,
+            optimizer=recipe.optimizer,
+            schedule=schedule,
+        )
+
+    @property
+    def compiled(self) -> bool:
+        """Return whether parts of the network are compiled."""
+        return any(module._compiled_call_impl is not None for module in self.train_step.network.net.modules())
+
+    def step(self, work: StepWork) -> None:
+        """Run the first step again: its learning rate is close to 0."""
+        self.train_step.run(0, work, work.counts, work.tokens)

@@ -1,0 +1,244 @@
+"""Write corpora without the rows that the chosen rules find, as a new folder of corpora (`crossling clean`).
+
+    CLEANED/ text/sw.txt.gz  pairs/NAME.en-fr.tsv.gz  multi/NAME/sw.txt.gz  cleaning.json
+
+The three folders appear when everything is done. Until then all work is in .partial, where an interrupted call resumes
+and where several machines share the work. In a multi-way corpus a line is blanked, and no row is removed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crossling.cleaning.rules import TOO_FEW_PAIRS, Rules
+from crossling.cleaning.scan import CorpusPart, cleaning_key, stored_entry
+from crossling.cleaning.survey import CorpusSurvey, Stage, StageJob, run_stages, sum_by_language
+from crossling.core.errors import BadInput
+from crossling.core.files import atomic_folder, link_or_copy, write_json
+from crossling.core.jobs import Share
+from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
+from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus
+
+REPORT = "cleaning.json"
+KINDS = ("text", "pairs", "multi")
+CLEANED_FILE = "cleaned.gz"
+ONLY_LANGUAGE = "no other language left"  # reason to remove the last language of a multi-way corpus
+OPTIONS = (
+    "--length, --ratio, --copies, --near-copies, --duplicates, --near-duplicates, --language, --many-to-one, "
+    "--min-pairs, --against, or --all for all but the last two"
+)
+
+
+def clean(
+    corpora: Corpora, out: str | os.PathLike[str], rules: Rules, *, workers: int = 1, share: Share | None = None
+) -> dict[str, Any] | None:
+    """Drop the rows that the rules find, and report them. An interrupted call resumes.
+
+    Args:
+        corpora: Corpora to clean. They are not changed.
+        out: Folder for the cleaned corpora and the report cleaning.json.
+        rules: Rules to apply.
+        workers: Worker processes.
+        share: Do only this share of the work. All machines use the same `out`.
+
+    Returns:
+        The report, or None if another share is missing.
+
+    Raises:
+        BadInput: If no rule is chosen, if nothing is left, or if `out` has other content.
+
+    Example:
+        >>> report = xl.clean(xl.Corpora("corpora"), "cleaned", xl.Rules(duplicates=True))
+        >>> report["corpora"][0]["kept"]
+        50917
+    """
+    if not rules:
+        raise BadInput(f"no rule is chosen, so nothing would be dropped. Choose from {OPTIONS}.")
+    out = Path(out)
+    survey = CorpusSurvey(corpora, rules, True, out)
+    report = _find_finished(survey, out)
+    if report:
+        return report
+    select = StageJob("select", _selection_folder(survey), partial(_select_parts, survey))
+    write = [StageJob(part.name, _cleaned_folder(survey, part), partial(_write, survey, part)) for part in survey.parts]
+    if not run_stages([*survey.stages(), Stage("select", [select]), Stage("write", write)], workers, share):
+        return None
+    report = _publish(survey, out)
+    if share is None:
+        shutil.rmtree(out / PARTS_FOLDER)
+    return report
+
+
+def _find_finished(survey: CorpusSurvey, out: Path) -> dict[str, Any] | None:
+    """Return the report of the same cleaning, if there is one. Refuse a folder with other content."""
+    check_output_folder(out, holds=[REPORT, PARTS_FOLDER], command="crossling clean")
+    if not (out / REPORT).exists():
+        return None
+    try:
+        report: dict[str, Any] = json.loads((out / REPORT).read_text(encoding="utf-8"))
+        key, sources, files = report["key"], report["sources"], dict(report["files"])
+    except (ValueError, TypeError, KeyError):
+        raise BadInput(f"{out / REPORT}: not a report of crossling clean. Give a new or an empty folder.") from None
+    foreign = {file for kind in KINDS for file in (out / kind).rglob("*") if file.is_file()} - {
+        out / name for name in files
+    }
+    if foreign:
+        raise BadInput(f"{min(foreign)}: not written by crossling clean. Move it, or give a new or an empty folder.")
+    if sources != survey.current_sources():
+        raise BadInput(f"{out}: has cleaned text of other corpora. Give a new or an empty folder.")
+    is_complete = all((out / name).is_file() and (out / name).stat().st_size == size for name, size in files.items())
+    return report if is_complete and key == survey.key(sources) else None
+
+
+# ---- selection of corpora ------------------------------------------------------------------------------------
+
+
+def small_languages(pairs: dict[tuple[str, str], int], fewest: int) -> dict[str, int]:
+    """Return languages with fewer pairs, and their counts. Repeated, since each removed language takes pairs along."""
+    removed: dict[str, int] = {}
+    while True:
+        counts: Counter[str] = Counter()
+        for languages, count in pairs.items():
+            if not removed.keys() & set(languages):
+                for language in languages:
+                    counts[language] += count
+        new = {language: count for language, count in counts.items() if count < fewest}
+        if not new:
+            return removed
+        removed |= new
+
+
+def _selection_folder(survey: CorpusSurvey) -> Path:
+    return survey.folder / "selection"
+
+
+def _select_parts(survey: CorpusSurvey) -> None:
+    """Write which parts are removed as a whole, and why."""
+    results = [stored_entry(survey.reasons_folder(group)) for group in survey.groups]
+    key = cleaning_key([result["key"] for result in results])
+    if is_finished(_selection_folder(survey), key):
+        return
+    kept = {name: row["kept"] for result in results for name, row in result["parts"].items()}
+    pairs = survey.pair_counts(is_kept=True)
+    small = small_languages(pairs, survey.rules.min_pairs) if survey.rules.min_pairs else {}
+    removed = {part.name: "" for part in survey.parts if not kept[part.name]}
+    for part in survey.parts:
+        if part.kind != "text" and small.keys() & set(part.languages) and part.name not in removed:
+            removed[part.name] = TOO_FEW_PAIRS
+    languages = Counter(part.collection for part in survey.parts if part.name not in removed)
+    for part in survey.parts:
+        if part.kind == "multi" and languages[part.collection] == 1 and part.name not in removed:
+            removed[part.name] = ONLY_LANGUAGE
+    if len(removed) == len(survey.parts):
+        raise BadInput(f"{survey.corpora.path}: the rules drop every row. Choose fewer or looser rules.")
+    totals: Counter[str] = Counter()
+    for (a, b), count in pairs.items():
+        totals.update({language: count for language in (a, b) if not small.keys() & {a, b}})
+    with write_finished_folder(_selection_folder(survey), key) as (_, entry):
+        entry |= {"removed": removed, "small_languages": small, "pairs": dict(sorted(totals.items()))}
+
+
+# ---- writing -------------------------------------------------------------------------------------------------
+
+
+def _cleaned_folder(survey: CorpusSurvey, part: CorpusPart) -> Path:
+    return survey.folder / "cleaned" / part.name
+
+
+def _write(survey: CorpusSurvey, part: CorpusPart) -> None:
+    """Write the kept rows of one part, compressed."""
+    selection, folder = stored_entry(_selection_folder(survey)), _cleaned_folder(survey, part)
+    key = cleaning_key(selection["key"], part.name)
+    if is_finished(folder, key):
+        return
+    if part.fingerprint() != stored_entry(survey.scan_folder(part))["sources"]:
+        raise BadInput(f"{survey.corpora.path}: {part.name} changed during the cleaning. Run the command again.")
+    with write_finished_folder(folder, key) as (new, _):
+        if part.name not in selection["removed"]:
+            _compress(new / CLEANED_FILE, _kept_lines(part, survey.reasons(part) == 0))
+
+
+def _compress(file: Path, lines: Iterable[str]) -> None:
+    """Write gzip without name and time, so that equal text gives equal bytes."""
+    with file.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+        for number, line in enumerate(lines):
+            # The reader removes one byte order mark from a file. A mark that belongs to the text must stay.
+            mark = "\ufeff" if number == 0 and line.startswith("\ufeff") else ""
+            packed.write(f"{mark}{line}\n".encode())
+
+
+def _kept_lines(part: CorpusPart, mask: np.ndarray) -> Iterator[str]:
+    if isinstance(part.corpus, MonolingualCorpus):
+        yield from _kept_documents(part.corpus, mask)
+        return
+    for (line, other), is_kept in zip(part.rows(), mask.tolist(), strict=True):
+        if isinstance(part.corpus, MultiwayCorpus):
+            yield line if is_kept else ""
+        elif is_kept:
+            yield f"{line}\t{other}"
+
+
+def _kept_documents(text: MonolingualCorpus, mask: np.ndarray) -> Iterator[str]:
+    start = written = 0
+    for document in text.documents():
+        is_kept = mask[start : start + len(document)].tolist()
+        start += len(document)
+        lines = [line for line, keep in zip(document, is_kept, strict=True) if keep]
+        if lines and written:
+            yield ""
+        yield from lines
+        written += len(lines)
+
+
+def _publish(survey: CorpusSurvey, out: Path) -> dict[str, Any]:
+    """Link everything to its final name, the report last."""
+    selection = stored_entry(_selection_folder(survey))
+    files = {}
+    (out / REPORT).unlink(missing_ok=True)  # it would describe the new folders wrongly
+    for kind in KINDS:
+        parts = [part for part in survey.parts if part.kind == kind and part.name not in selection["removed"]]
+        if not parts:
+            shutil.rmtree(out / kind, ignore_errors=True)
+            continue
+        with atomic_folder(out / kind) as new:
+            for part in parts:
+                name = f"{part.name}.{'tsv' if kind == 'pairs' else 'txt'}.gz"
+                target = new / Path(name).relative_to(kind)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                link_or_copy(_cleaned_folder(survey, part) / CLEANED_FILE, target)
+                files[name] = target.stat().st_size
+    report = _create_report(survey, selection, files)
+    write_json(out / REPORT, report)
+    return report
+
+
+def _create_report(survey: CorpusSurvey, selection: dict[str, Any], files: dict[str, int]) -> dict[str, Any]:
+    sources = survey.scanned_sources()
+    findings = survey.findings()
+    for row in findings:
+        reason = selection["removed"].get(row["corpus"])
+        if reason:
+            row["reasons"][reason] = row["kept"]
+            row["kept"] = 0
+    return {
+        "key": survey.key(sources),
+        "sources": sources,
+        "rules": survey.rules.to_json(),
+        "corpora": findings,
+        "languages": sum_by_language(findings),
+        "pairs": selection["pairs"],
+        "removed": {name: reason or "nothing kept" for name, reason in selection["removed"].items()},
+        "languages with too few pairs": selection["small_languages"],
+        "benchmarks": survey.contamination(),
+        "files": files,
+    }

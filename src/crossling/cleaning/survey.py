@@ -1,0 +1,255 @@
+"""Scan all corpora and apply the rules: jobs in stages, and the findings for a report.
+
+FOLDER/index/              sentences of the benchmarks
+       scan/PART/          every part, read once                  (the long stage: one job each)
+       reasons/GROUP/      the reasons of every row
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crossling.cleaning.apply_rules import apply_rules
+from crossling.cleaning.contamination import BenchmarkIndex, benchmark_fingerprint, build_index
+from crossling.cleaning.rules import BLANK, Rules
+from crossling.cleaning.scan import CorpusPart, cleaning_key, corpus_parts, open_array, scan_part, stored_entry
+from crossling.core.jobs import Job, Share, run_jobs
+from crossling.core.resumable import PARTS_FOLDER, read_entry
+from crossling.corpora.corpus import Corpora
+
+ROWS_PER_CHUNK = 1 << 20  # fewer than 2^24, up to which 32-bit floats count exactly
+BENCHMARK_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class StageJob:
+    """A finished folder, and the work that writes it."""
+
+    name: str
+    folder: Path
+    run: Callable[[], object]
+
+    @property
+    def job(self) -> Job:
+        """Job for `run_jobs`."""
+        return Job(self.name, self.run)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Jobs that need the results of the stages before."""
+
+    title: str
+    jobs: Sequence[StageJob]
+    is_shared: bool = False  # each machine runs its own share only
+
+
+def run_stages(stages: Sequence[Stage], workers: int, share: Share | None) -> bool:
+    """Run the stages one after the other. Return False if another share of a stage is missing.
+
+    The machine that finds a shared stage complete runs all of the stages after it, its own share first.
+    """
+    for stage in stages:
+        run_jobs(stage.title, [one.job for one in stage.jobs], workers, share)
+        if share:
+            missing = [one.job for one in stage.jobs if read_entry(one.folder) is None]
+            if missing and stage.is_shared:
+                return False
+            run_jobs(stage.title, missing, workers)
+    return True
+
+
+@dataclass(frozen=True)
+class CorpusSurvey:
+    """Rules that are applied to all parts of the corpora."""
+
+    corpora: Corpora
+    rules: Rules
+    drop: bool  # each rule sees only the rows that those before it keep
+    out: Path
+
+    @cached_property
+    def folder(self) -> Path:
+        """Folder of the stored results. Other rules or sources have another one."""
+        key = cleaning_key(self.rules.to_json(), {part.name: part.size() for part in self.parts})
+        return self.out / PARTS_FOLDER / key
+
+    @cached_property
+    def parts(self) -> list[CorpusPart]:
+        """All parts of the corpora."""
+        return corpus_parts(self.corpora)
+
+    @cached_property
+    def groups(self) -> dict[str, list[CorpusPart]]:
+        """Parts in which duplicates are searched together."""
+        groups: dict[str, list[CorpusPart]] = {}
+        for part in self.parts:
+            groups.setdefault(part.group, []).append(part)
+        return groups
+
+    @property
+    def index_folder(self) -> Path | None:
+        """Folder of the benchmark index, if there is one."""
+        return self.folder / "index" if self.rules.against else None
+
+    def scan_folder(self, part: CorpusPart) -> Path:
+        """Folder of a scanned part."""
+        return self.folder / "scan" / part.name
+
+    def reasons_folder(self, group: str) -> Path:
+        """Folder with the reasons of all rows of a group."""
+        return self.folder / "reasons" / group
+
+    def stages(self) -> list[Stage]:
+        """Return the stages up to the reasons of all rows."""
+        stages = [
+            Stage("scan", [self._scan_job(part) for part in self.parts], is_shared=True),
+            Stage("apply rules", [self._rules_job(group, parts) for group, parts in self.groups.items()]),
+        ]
+        if self.rules.against and self.index_folder:
+            build = partial(build_index, self.rules.against, self.index_folder)
+            stages.insert(0, Stage("benchmarks", [StageJob("index", self.index_folder, build)]))
+        return stages
+
+    def _scan_job(self, part: CorpusPart) -> StageJob:
+        folder = self.scan_folder(part)
+        return StageJob(part.name, folder, partial(scan_part, part, self.rules, folder, self.index_folder))
+
+    def _rules_job(self, group: str, parts: list[CorpusPart]) -> StageJob:
+        scans, folder = [self.scan_folder(part) for part in parts], self.reasons_folder(group)
+        options: dict[str, Any] = {"rules": self.rules, "drop": self.drop, "index_folder": self.index_folder}
+        return StageJob(group, folder, partial(apply_rules, parts, scans, folder, **options))
+
+    def reasons(self, part: CorpusPart) -> np.ndarray:
+        """Return the bits of the reasons against every row."""
+        number = self.groups[part.group].index(part)
+        return np.asarray(np.load(self.reasons_folder(part.group) / f"{number}.npy", mmap_mode="r"))
+
+    def scanned_sources(self) -> str:
+        """Fingerprint of all sources at the time of the scan."""
+        return cleaning_key({part.name: stored_entry(self.scan_folder(part))["sources"] for part in self.parts})
+
+    def current_sources(self) -> str:
+        """Fingerprint of all sources as they are now."""
+        return cleaning_key({part.name: part.fingerprint() for part in self.parts})
+
+    def key(self, sources: str) -> str:
+        """Fingerprint of a report."""
+        against = self.rules.against
+        return cleaning_key(self.rules.to_json(), sources, against and benchmark_fingerprint(against))
+
+    # ---- findings --------------------------------------------------------------------------------------------
+
+    def findings(self) -> list[dict[str, Any]]:
+        """Return for every part the rows read and kept, and the number of dropped or suspicious rows by reason."""
+        results = {
+            name: result
+            for group in self.groups
+            for name, result in stored_entry(self.reasons_folder(group))["parts"].items()
+        }
+        findings = []
+        for part in self.parts:
+            scan, result = stored_entry(self.scan_folder(part)), results[part.name]
+            findings.append(
+                {
+                    "corpus": part.name,
+                    "languages": list(part.languages),
+                    **({"pivot": part.pivot} if part.pivot else {}),
+                    "read": scan["rows"] + sum(scan["malformed"].values()),
+                    "kept": result["kept"],
+                    "reasons": dict(Counter(scan["malformed"]) + Counter(result["reasons"])),
+                    "characters": scan["characters"],
+                    "words": scan["words"],
+                    "detected languages": scan["detected"],
+                    "languages not checked": scan["unchecked_languages"],
+                    "also in": result["also in"],
+                    "examples": result["examples"],
+                }
+            )
+        return findings
+
+    def pair_counts(self, is_kept: bool) -> Counter[tuple[str, str]]:
+        """Count sentence pairs by their two languages, in bitext and multi-way corpora: those kept, or all."""
+        counts: Counter[tuple[str, str]] = Counter()
+        multiway: dict[str, list[CorpusPart]] = {}
+        for part in self.parts:
+            if part.kind == "multi":
+                multiway.setdefault(part.collection, []).append(part)
+            elif part.pair:
+                a, b = sorted(part.pair)
+                counts[a, b] += int(_select_rows(self.reasons(part), is_kept).sum())
+        for parts in multiway.values():
+            counts.update(_count_common_rows({part.languages[0]: self.reasons(part) for part in parts}, is_kept))
+        return counts
+
+    def contamination(self) -> list[dict[str, Any]]:
+        """Return for every benchmark file its sentences found in the corpora, exactly or nearly, and where."""
+        if self.index_folder is None:
+            return []
+        index = BenchmarkIndex(self.index_folder)
+        sentences, files = np.asarray(index.owners)[:, 0], np.asarray(index.owners)[:, 1]
+        is_exact, is_similar = (np.zeros(len(index.hashes), dtype=bool) for _ in range(2))
+        corpora: list[Counter[str]] = [Counter() for _ in index.files]
+        examples: list[list[dict[str, Any]]] = [[] for _ in index.files]
+        for part in self.parts:
+            hits = np.asarray(open_array(self.scan_folder(part), "hits"))
+            is_near = hits[:, 2] != 0
+            is_exact[hits[~is_near, 1]] = True
+            is_similar[hits[is_near, 1]] = True
+            for row, number, near in hits:
+                for file in files[np.searchsorted(sentences, number) : np.searchsorted(sentences, number, "right")]:
+                    corpora[file][part.collection] += 1
+                    if len(examples[file]) < BENCHMARK_EXAMPLES:
+                        example = {"corpus": part.name, "row": int(row) + 1, "sentence": index.text(number)}
+                        examples[file].append(example | {"exact": not near})
+        is_similar &= ~is_exact
+        exact, similar = (
+            np.bincount(files, weights=mask[sentences], minlength=len(index.files)).astype(int)
+            for mask in (is_exact, is_similar)
+        )
+        return [
+            {
+                **file,
+                "exact": int(exact[number]),
+                "near": int(similar[number]),
+                "corpora": dict(corpora[number].most_common()),
+                "examples": examples[number],
+            }
+            for number, file in enumerate(index.files)
+        ]
+
+
+def sum_by_language(findings: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return sums over text and over bitext by language. A pair counts for both its languages."""
+    languages: dict[str, dict[str, Any]] = {}
+    for row in findings:
+        kind = "text" if row["corpus"].startswith("text/") else "bitext"
+        for language in row["languages"]:
+            sums = languages.setdefault(language, {}).setdefault(kind, {"read": 0, "kept": 0, "reasons": {}})
+            sums["read"] += row["read"]
+            sums["kept"] += row["kept"]
+            sums["reasons"] = dict(Counter(sums["reasons"]) + Counter(row["reasons"]))
+    return dict(sorted(languages.items()))
+
+
+def _select_rows(reasons: np.ndarray, is_kept: bool) -> np.ndarray:
+    return np.asarray(reasons == 0 if is_kept else (reasons & BLANK) == 0)
+
+
+def _count_common_rows(reasons: dict[str, np.ndarray], is_kept: bool) -> dict[tuple[str, str], int]:
+    """Count the rows that each two languages of a multi-way corpus have in common."""
+    languages = sorted(reasons)
+    common = np.zeros((len(languages), len(languages)), dtype=np.int64)
+    for start in range(0, len(reasons[languages[0]]), ROWS_PER_CHUNK):
+        rows = slice(start, start + ROWS_PER_CHUNK)
+        masks = np.stack([_select_rows(reasons[language][rows], is_kept) for language in languages]).astype(np.float32)
+        common += (masks @ masks.T).astype(np.int64)
+    return {(languages[i], languages[j]): int(common[i, j]) for i, j in combinations(range(len(languages)), 2)}

@@ -1,0 +1,303 @@
+"""Commands from text to shards: synth, check, clean, vocab, tokenize."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from crossling.cli.options import CorporaFolder, Json, Out, Seed, ShareOption, Workers
+from crossling.core.errors import BadInput, Failed
+
+
+def synth(
+    out: Out,
+    languages: Annotated[int, typer.Option(metavar="N", help="Number of languages, 2 to 40.")] = 6,
+    sentences: Annotated[
+        int, typer.Option(metavar="N", help="Monolingual sentences of the largest language.")
+    ] = 20_000,
+    seed: Seed = 0,
+    lemmas: Annotated[int, typer.Option(metavar="N", help="Size of the lexicon, at least 300.")] = 400,
+    wrong: Annotated[float, typer.Option(metavar="P", help="Proportion of pairs with a wrong translation.")] = 0.0,
+    copies: Annotated[
+        float, typer.Option(metavar="P", help="Proportion of pairs whose target copies the source.")
+    ] = 0.0,
+    near_duplicates: Annotated[
+        float, typer.Option(metavar="P", help="Proportion of pairs repeated with a small edit.")
+    ] = 0.0,
+    many_to_one: Annotated[
+        float, typer.Option(metavar="P", help="Proportion of pairs that have the same target.")
+    ] = 0.0,
+    domain: Annotated[
+        str,
+        typer.Option("--domain", metavar="DOMAIN", help="general or science (other words and events, same languages)."),
+    ] = "general",
+    train: Annotated[
+        int | None, typer.Option(metavar="N", help="Training examples per task. [default: sentences / 10]")
+    ] = None,
+    dev: Annotated[
+        int | None, typer.Option(metavar="N", help="Development examples per task. [default: sentences / 100]")
+    ] = None,
+    test: Annotated[
+        int | None, typer.Option(metavar="N", help="Test examples per task. [default: sentences / 50]")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Generate synthetic languages: corpora and benchmark data with known ground truth.
+
+    Example: crossling synth -o synth --languages 6 --sentences 20000
+    """
+    from crossling.synthetic import BitextNoise, ExampleCounts, synth
+
+    noise = BitextNoise(wrong=wrong, copies=copies, near_duplicates=near_duplicates, many_to_one=many_to_one)
+    sizes = {split: size for split, size in (("train", train), ("dev", dev), ("test", test)) if size is not None}
+    examples = replace(ExampleCounts.plan(sentences), **sizes)
+    synth(out, languages, sentences, seed, lemmas, noise, domain=domain, examples=examples)
+    card = json.loads((out / "synthetic.json").read_text(encoding="utf-8"))
+    if json_:
+        print(json.dumps(card))
+        return
+    table = Table("language", "family", "script", "order", "morphology", "sentences", title=str(out))
+    for language in card["languages"]:
+        cells = [language[key] for key in ("code", "family", "script", "order", "morphology")]
+        table.add_row(*map(str, cells), f"{language['sentences']:,}")
+    Console().print(table)
+    print(f"Text and bitext are in {out / 'corpora'}, benchmarks in {out / 'data'}")
+
+
+def check(
+    corpora: CorporaFolder,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Search the text for sentences of these benchmarks.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="Keep the report here. Needed for --share.")
+    ] = None,
+    workers: Workers = 1,
+    share: ShareOption = None,
+    json_: Json = False,
+) -> None:
+    """Report what a corpora folder holds and what is suspicious about it. Changes nothing.
+
+    Example: crossling check corpora --against data --workers 4
+
+    Verify the checksums of a shards folder: crossling check shards
+    """
+    from crossling.cleaning.check import REPORT, check
+    from crossling.core.jobs import Share
+    from crossling.corpora.corpus import Corpora
+
+    if (Path(corpora) / "manifest.json").is_file():
+        _check_shards(Path(corpora))
+        return
+    if any(Path(corpora).glob("*/**/entry.json")):
+        raise BadInput(f"{corpora}: incomplete shards. Run crossling tokenize again.")
+    report = check(
+        Corpora(corpora), against=against, out=out, workers=workers, share=Share.parse(share) if share else None
+    )
+    if report is None:
+        print(f"{out}: part {share} is done. The last part writes {REPORT}.")
+    else:
+        _print_cleaning_report(report, json_)
+
+
+def clean(
+    corpora: CorporaFolder,
+    out: Out,
+    length: Annotated[
+        str | None, typer.Option(metavar="MIN:MAX", help="Drop lines outside this length in characters, as 2:10000.")
+    ] = None,
+    ratio: Annotated[
+        float | None, typer.Option(metavar="R", help="Drop pairs whose length ratio is off by this factor, as 4.")
+    ] = None,
+    copies: Annotated[bool, typer.Option("--copies", help="Drop pairs whose target copies the source.")] = False,
+    near_copies: Annotated[
+        bool, typer.Option("--near-copies", help="Drop pairs whose target nearly copies the source.")
+    ] = False,
+    duplicates: Annotated[bool, typer.Option("--duplicates", help="Drop repeated lines and pairs.")] = False,
+    near_duplicates: Annotated[
+        bool, typer.Option("--near-duplicates", help="Drop nearly repeated lines and pairs.")
+    ] = False,
+    language: Annotated[bool, typer.Option("--language", help="Drop lines in another language.")] = False,
+    many_to_one: Annotated[
+        int | None, typer.Option(metavar="N", help="Drop sentences with more than N translations, as 6.")
+    ] = None,
+    min_pairs: Annotated[
+        int | None, typer.Option(metavar="N", help="Drop bitext of languages with fewer pairs, as 50000.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Drop lines that hold a sentence of these benchmarks.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Apply all rules but --min-pairs and --against.")] = False,
+    workers: Workers = 1,
+    share: ShareOption = None,
+    json_: Json = False,
+) -> None:
+    """Write corpora without the lines that the chosen rules drop. Resumes where it was interrupted.
+
+    Example: crossling clean corpora --all --min-pairs 50000 -o cleaned --workers 4
+    """
+    from crossling.cleaning.clean import REPORT, clean
+    from crossling.cleaning.rules import rules_from_options
+    from crossling.core.jobs import Share
+    from crossling.corpora.corpus import Corpora
+
+    rules = rules_from_options(
+        all_,
+        length,
+        ratio=ratio,
+        copies=copies,
+        near_copies=near_copies,
+        duplicates=duplicates,
+        near_duplicates=near_duplicates,
+        language=language,
+        many_to_one=many_to_one,
+        min_pairs=min_pairs,
+        against=against,
+    )
+    report = clean(Corpora(corpora), out, rules, workers=workers, share=Share.parse(share) if share else None)
+    if report is None:
+        print(f"{out}: part {share} is done. The last part writes the corpora and {REPORT}.")
+    else:
+        _print_cleaning_report(report, json_)
+
+
+def vocab(
+    corpora: CorporaFolder,
+    out: Out,
+    size: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of vocabulary entries, special tokens included.")
+    ] = None,
+    allocate: Annotated[
+        str | None,
+        typer.Option(metavar="METHOD", help="joint (one training) or vocap (capacity per language). [default: joint]"),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="MODEL", help="Reuse the vocabulary of a folder or model.")
+    ] = None,
+    extend: Annotated[bool, typer.Option("--extend", help="Add entries for these corpora.")] = False,
+    trim: Annotated[bool, typer.Option("--trim", help="Keep only the entries that these corpora use.")] = False,
+    alpha: Annotated[
+        float, typer.Option(metavar="A", help="Exponent that smooths the proportions of languages.")
+    ] = 0.5,
+    beta: Annotated[float, typer.Option(metavar="B", help="Exponent of the proportions in vocap.")] = 0.7,
+    characters: Annotated[int, typer.Option(metavar="N", help="Size of the training sample.")] = 40_000_000,
+    workers: Annotated[int, typer.Option(metavar="N", help="Processes (vocap) or threads (joint).", min=1)] = 2,
+    seed: Seed = 0,
+    json_: Json = False,
+) -> None:
+    """Train a SentencePiece unigram vocabulary on smoothed text, or reuse, extend or trim another.
+
+    Example: crossling vocab corpora --size 32000 -o vocab
+
+    A smaller XLM-R for these languages: crossling vocab corpora --from xlm-roberta-base --trim -o vocab
+    """
+    from crossling.corpora.corpus import Corpora
+    from crossling.vocabulary.build_vocabulary import vocab
+
+    if sys.stderr.isatty() and size and allocate != "vocap" and not trim:
+        print("Reading text, then training. SentencePiece shows no progress.", file=sys.stderr)
+    vocab(
+        *(Corpora(corpora), size, out),
+        alpha=alpha,
+        seed=seed,
+        allocate=allocate,
+        beta=beta,
+        characters=characters,
+        workers=workers,
+        source=source,
+        extend=extend,
+        trim=trim,
+    )
+    report = json.loads((out / "vocab.json").read_text(encoding="utf-8"))
+    if json_:
+        print(json.dumps(report))
+    else:
+        _print_vocabulary(report)
+
+
+def tokenize(
+    corpora: CorporaFolder,
+    out: Out,
+    vocab: Annotated[Path, typer.Option(metavar="FOLDER", help="Vocabulary made by crossling vocab.")],
+    workers: Workers = 1,
+    share: ShareOption = None,
+    append: Annotated[bool, typer.Option("--append", help="Keep the other corpora of existing shards.")] = False,
+    priority: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="Collections by comma; a later one only adds pairs that earlier ones lack."),
+    ] = "",
+    json_: Json = False,
+) -> None:
+    """Turn text into token shards. Resumes where it was interrupted.
+
+    Example: crossling tokenize corpora --vocab vocab -o shards --workers 4
+
+    On 16 machines, where the last one merges the shards: crossling tokenize ... --share 3/16
+    """
+    from crossling.core.jobs import Share
+    from crossling.corpora.corpus import Corpora
+    from crossling.data.tokenize import tokenize_share
+
+    part = Share.parse(share) if share else None
+    names = tuple(priority.split(",")) if priority else ()
+    shards = tokenize_share(Corpora(corpora, names), vocab, out, part, workers=workers, append=append)
+    if shards is None:
+        print(f"{out}: part {share} is done. The last part, or a run without --share, writes the manifest.")
+        return
+    manifest = shards.manifest
+    if json_:
+        print(json.dumps(manifest))
+        return
+    for place, entry in shards.entries().items():
+        for reason, lines in entry["dropped"].items():
+            print(f"{place}: {lines:,} lines dropped ({reason})", file=sys.stderr)
+    tokens = sum(entry["tokens"] for entry in manifest["text"].values())
+    print(
+        f"{out}: text in {len(manifest['text'])} languages ({tokens:,} tokens), {len(manifest['pairs'])} bitexts,"
+        f" {len(manifest['multi'])} multi-way sets"
+    )
+
+
+def _check_shards(folder: Path) -> None:
+    from crossling.data.shards import Shards
+
+    shards = Shards.open(folder)
+    damaged = shards.verify()
+    if damaged:
+        others = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+        raise Failed(f"{damaged[0]}{others}: wrong checksum. Run crossling tokenize again.")
+    print(f"{folder}: all checksums of {len(shards.entries())} corpora are right")
+
+
+def _print_cleaning_report(report: dict[str, object], json_: bool) -> None:
+    from crossling.cleaning.check import summary_tables
+
+    if json_:
+        print(json.dumps(report))
+        return
+    for table in summary_tables(report):
+        Console().print(table)
+
+
+def _print_vocabulary(report: dict[str, Any]) -> None:
+    """Print the entries of each language, with columns only for figures that were computed."""
+    columns = {
+        "subwords": ("entries", ",d"),
+        "coverage": ("coverage", ".2%"),
+        "fertility": ("tokens per word", ".2f"),
+        "per_character": ("per character", ".2f"),
+        "allocated": ("allocated", ",d"),
+        "alp": ("ALP", ".1f"),
+    }
+    present = {key: columns[key] for key in columns if any(key in row for row in report["languages"].values())}
+    table = Table("language", *(title for title, _ in present.values()), title=f"{report['size']:,} entries")
+    for language, row in report["languages"].items():
+        table.add_row(language, *(format(row[key], form) if key in row else "" for key, (_, form) in present.items()))
+    Console().print(table)

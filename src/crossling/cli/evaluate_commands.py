@@ -1,0 +1,100 @@
+"""Commands that score and compare: evaluate, report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crossling.cli.options import Data, Json, Pooling
+from crossling.cli.score_tables import print_by_language, print_scores
+from crossling.core.errors import BadInput
+
+
+def evaluate(
+    task: Annotated[
+        str,
+        typer.Option(metavar="TASKS", help="tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model."),
+    ],
+    data: Data,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="Run, exported or fine-tuned folder, translator or Hugging Face encoder. [default: the bundled model]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FOLDER", help="Add the rows to scores.jsonl here and keep predictions."),
+    ] = None,
+    languages: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Score only these, as sw,th,de-en. [default: all in --data]")
+    ] = None,
+    pooling: Pooling = "mean",
+    method: Annotated[
+        str, typer.Option(metavar="METHODS", help="Word alignment by ot, argmax or itermax, comma-separated.")
+    ] = "ot",
+    layers: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Layers for bucc2018, as 6,8. [default: the universal layer]")
+    ] = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Score the stored predictions of a fine-tuned model again.")
+    ] = False,
+    plug_in: Annotated[
+        bool, typer.Option("--plug-in", help="tatoeba: read each sentence with its translation (VECO).")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Score a model: every layer, both directions.
+
+    Example: crossling evaluate run --task tatoeba,word-alignment --data synth/data -o run
+    """
+    from crossling.bundled import folder
+    from crossling.core.hub import find_local_folder
+    from crossling.evaluate.request import EvaluationRequest
+
+    chosen = languages.split(",") if languages else None
+    at = _layer_numbers(layers) if layers else None
+    request = EvaluationRequest(task.split(","), data, out, chosen, pooling, method.split(","), at, recompute, plug_in)
+    request.check()  # before the slow import of torch
+    if model is None and request.finetuned:
+        raise BadInput(f"{request.finetuned[0]}: the bundled model is not fine-tuned. Name a fine-tuned model.")
+    find_local_folder(model or folder())
+    from crossling.evaluate.evaluate import evaluate_request
+    from crossling.inference.load import load
+
+    rows = evaluate_request(load(model) if request.training_free or model is None else model, request)
+    if json_:
+        for row in rows:
+            print(json.dumps(row))
+    else:
+        print_scores(rows)
+        print_by_language([row for row in rows if "layer" not in row])
+
+
+def _layer_numbers(layers: str) -> list[int]:
+    try:
+        return [int(layer) for layer in layers.split(",")]
+    except ValueError:
+        raise BadInput(f"--layers {layers}: expected numbers separated by commas, as 6,8.") from None
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER...", help="Runs, fine-tuned models, or folders of both.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", metavar="FILE", help="Write HTML with Markdown beside it, or *.md alone."),
+    ] = Path("report.html"),
+) -> None:
+    """Write one self-contained page that compares runs with each other and with the papers.
+
+    Example: crossling report runs/xlm_e runs/xlm tuned -o report.html
+    """
+    from crossling.report.report import report
+
+    print(report(folders, out))

@@ -1,0 +1,216 @@
+"""Commands that study methods and data: demo, lab, audit, bench."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from crossling import __version__
+from crossling.cli.options import Json, Out, OutFile, Seed
+from crossling.cli.score_tables import print_scores
+from crossling.core.progress import print_status
+
+if TYPE_CHECKING:
+    from crossling.audit.ranking import RankedCorpus
+
+
+def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
+    """Run the whole pipeline on synthetic languages, on a CPU in minutes. Ends with a report page.
+
+    Example: crossling demo -o demo
+    """
+    from crossling.demo import demo
+
+    rows = demo(out, seed=seed)
+    if json_:
+        for row in rows:
+            print(json.dumps(row))
+    else:
+        print_scores(rows)
+        print(f"\nOpen {out / 'report.html'}")
+
+
+def lab(
+    plan: Annotated[
+        str,
+        typer.Argument(metavar="PLAN", help="papers, rosetta, synthetic, synthetic-all, or your own plan (.json)."),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="LAB", help="Write to this folder.")],
+    shards: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Shards made by crossling tokenize, for all runs.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder of benchmark data.")] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="RUNS", help="Train only these runs, comma-separated. [default: all]")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(metavar="M", help="Stop after this many minutes. The same command resumes.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Train the runs of a plan under one budget, score them, and report the status of the papers' claims.
+
+    Example: crossling lab synthetic -o lab
+
+    Example: crossling lab papers -o lab --shards shards --data data --minutes 25
+    """
+    from crossling.lab.lab import lab
+
+    comparison = lab(plan, out, shards, data, only=None if only is None else only.split(","), minutes=minutes)
+    if json_:
+        print(json.dumps(comparison))
+        return
+    for table in (_run_table(comparison), _claim_table(comparison)):
+        if table.row_count:
+            Console().print(table)
+    print(out / "results.md")
+
+
+def _run_table(comparison: Mapping[str, Any]) -> Table:
+    from crossling.core.progress import format_duration
+
+    measures = list(
+        dict.fromkeys(
+            (task, metric)
+            for run in comparison["runs"]
+            for task, metrics in run["scores"].items()
+            for metric in metrics
+        )
+    )
+    table = Table("run", "seed", "state", title="scores, % (layer)")
+    for heading in ("FLOPs", "time", *(f"{task} {metric}" for task, metric in measures)):
+        table.add_column(heading, justify="right")
+    for run in comparison["runs"]:
+        cost = run["cost"]
+        spent = (f"{cost['flops']['full']:.3g}", format_duration(cost["seconds"])) if cost else ("", "")
+        cells = [_score_cell(run["scores"].get(task, {}).get(metric)) for task, metric in measures]
+        table.add_row(run["run"], str(run["seed"]), run["state"], *spent, *cells)
+    return table
+
+
+def _claim_table(comparison: Mapping[str, Any]) -> Table:
+    from crossling.lab.comparison import format_claim_status
+
+    table = Table("claim", "at", "result", title="claims")
+    for claim in comparison["claims"]:
+        for view, result in claim["views"].items():
+            table.add_row(claim["claim"], view, format_claim_status(result))
+    return table
+
+
+def _score_cell(score: Mapping[str, Any] | None) -> str:
+    if score is None:
+        return ""
+    return f"{score['mean']:.1f}" + (f" ({score['layer']})" if score["layer"] is not None else "")
+
+
+def audit(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run that was trained with --set dro=on.")],
+    shards: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Its training shards: show lines, copies and repeats of each corpus."),
+    ] = None,
+    out: OutFile = None,
+    ends: Annotated[int, typer.Option(metavar="N", help="Corpora to show at each end.", min=1)] = 10,
+    json_: Json = False,
+) -> None:
+    """Rank the bitext of a run by its losses: hardest first (wrong lines), easiest last (copies).
+
+    Example: crossling audit run --shards shards -o audit.json
+    """
+    from crossling.audit import audit
+    from crossling.core.files import write_json
+    from crossling.data.shards import Shards
+
+    groups = audit(run, Shards.open(shards) if shards else None)
+    if out is not None:
+        write_json(out, [group.dump() for group in groups])
+    if json_:
+        for group in groups:
+            print(json.dumps(group.dump(), ensure_ascii=False))
+        return
+    hard, easy = groups[:ends], groups[max(ends, len(groups) - ends) :]
+    _print_groups("hardest first: wrong lines, many to one?", hard)
+    if easy:
+        _print_groups("easiest last: copies, repeats?", easy)
+    if out is not None:
+        print(out)
+
+
+def _group_label(name: str) -> str:
+    """Return `opus.en-sw` for `opus.en-sw en-sw`."""
+    corpus, _, pair = name.rpartition(" ")
+    return corpus if corpus.endswith(pair) else name
+
+
+def _print_groups(title: str, groups: Sequence[RankedCorpus]) -> None:
+    with_lines = any(group.statistics for group in groups)
+    table = Table("corpus", title=title)
+    for column in ("pairs", "loss", "deviations", "sampled", *(("copies", "repeats") if with_lines else ())):
+        table.add_column(column, justify="right")
+    for group in groups:
+        cells = [f"{group.pairs:,}", f"{group.loss:.3f}", f"{group.deviation:+.1f}", f"{group.ratios[-1]:.2f}x"]
+        if group.statistics:
+            cells += [f"{proportion:.0%}" for proportion in (group.statistics.copies, group.statistics.repeats)]
+        table.add_row(escape(_group_label(group.name)), *cells)
+    console = Console()
+    console.print(table)
+    for group in groups:
+        label = _group_label(group.name)
+        for source, target in group.statistics.lines if group.statistics else ():
+            console.print(f"{label}: {source} ||| {target}", markup=False, highlight=False, soft_wrap=True)
+
+
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="step, recipes, attention, head, data, encode, evaluate or growth. [default: all]",
+        ),
+    ] = None,
+    corpora: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Text for `data`. [default: synthetic languages]")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option("--size", metavar="SIZE", help="tiny, small, base, large or xl. [default: base; CPU: tiny]"),
+    ] = None,
+    out: OutFile = None,
+    json_: Json = False,
+) -> None:
+    """Measure speed and memory of the parts, each beside another library in the same run.
+
+    Example: crossling bench step attention -o experiments/results/step.json
+    """
+    from crossling.bench import bench
+    from crossling.bench.bench_results import BenchResults, figure
+
+    rows = bench(names or (), corpora, size)
+    results = BenchResults(out, " ".join(["crossling", *sys.argv[1:]]), __version__) if out else None
+    table = Table("bench", "ours", "peer", "ratio", "unit", "MFU", "GiB", "beside")
+    try:
+        for row in rows:
+            if results is not None:
+                results.add(row)
+            if json_:
+                print(json.dumps(row.dump()), flush=True)
+            else:
+                beside = f", {row.ratio:.3g}x {row.peer_name}" if row.ratio else ""
+                print_status(f"{row.name}: {figure(row.ours)} {row.unit}{beside}")
+            ratio, mfu = (
+                f"{value:.3g}{suffix}" if value else "" for value, suffix in ((row.ratio, "x"), (row.mfu, ""))
+            )
+            ours, peer, memory = (figure(value) for value in (row.ours, row.peer, row.peak_gib))
+            table.add_row(row.name, ours, peer, ratio, row.unit, mfu, memory, row.peer_name)
+    finally:  # results before a failure are still printed
+        if not json_ and table.rows:
+            Console().print(table)

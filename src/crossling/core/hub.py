@@ -1,0 +1,71 @@
+"""Models of the Hugging Face hub, by name or local folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from huggingface_hub import model_info, snapshot_download
+from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+from crossling.core.errors import BadInput
+
+# Python code and pickles are never downloaded.
+TOKENIZER_FILES = ("*.json", "*.model", "vocab.txt", "merges.txt")
+WEIGHT_FILES = ("*.json", "model*.safetensors")
+
+
+def get_model_folder(model: str | Path, files: Sequence[str]) -> Path:
+    """Return the folder of a model; download it first if the model is a name on the hub.
+
+    Uses the local cache if the hub cannot be reached.
+
+    Args:
+        model: Folder, or name on the hub.
+        files: Patterns of the files to download.
+
+    Raises:
+        BadInput: If there is neither a folder nor a model of this name.
+    """
+    folder = find_local_folder(model)
+    if folder is not None:
+        return folder
+    name = str(model)
+    problem = _hub_problem(name)
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(files), local_files_only=problem is not None))
+    except Exception as error:  # the client's error types change between versions
+        problem = problem or f"the download from the Hugging Face hub failed ({_first_line(error)}). Try again."
+        raise BadInput(f"{model}: no such folder, and {problem}") from None
+
+
+def find_local_folder(model: str | Path) -> Path | None:
+    """Return the folder of a model, or None for a name on the hub.
+
+    A name on the hub is `model` or `owner/model`. Anything else, such as `./model` or a path in an existing folder,
+    must be a folder.
+    """
+    folder = Path(model)
+    is_path = len(folder.parts) > 2 or (len(folder.parts) == 2 and folder.parent.exists()) or str(model).startswith(".")
+    if folder.exists() or is_path:
+        if not folder.is_dir():
+            raise BadInput(f"{model}: no such folder. Give a folder with a model, or a name on the Hugging Face hub.")
+        return folder
+    return None
+
+
+def _hub_problem(name: str) -> str | None:
+    """Return why the hub does not provide a model of this name, or None if it does."""
+    try:
+        model_info(name, timeout=10)  # one short request: downloads retry for a long time
+    except GatedRepoError:
+        return "access to this model on the Hugging Face hub is restricted. Request it there, then run `hf auth login`."
+    except (RepositoryNotFoundError, HFValidationError):
+        return "the Hugging Face hub has no public model of this name. Check the spelling."
+    except Exception as error:  # no network, a proxy, offline mode
+        return f"the Hugging Face hub cannot be reached ({_first_line(error)}). Connect, or give a local folder."
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,236 @@
+"""Settings: frozen dataclasses read from `key=value` text and from JSON, with types and bounds checked.
+
+The type of a field defines the accepted values. Its bounds are declared beside it:
+
+    @dataclass(frozen=True)
+    class TrainingSettings:
+        lr: Annotated[float, POSITIVE]
+        steps: Annotated[int, AT_LEAST_1] = 1000
+        length: Annotated[int, Bounds(at_least=8, at_most=512)] = 128
+        dropout: Annotated[float, FRACTION] = 0.1
+        limit: Annotated[int | None, AT_LEAST_1] = None  # None is within any bounds
+
+    settings = assign(TrainingSettings(lr=1e-4), "steps=0")
+    check_bounds(settings, "recipe xlm_e")  # BadInput: recipe xlm_e: steps must be at least 1, found 0.
+
+`assign` and `from_dict` check types only, so that a caller can check once all values are set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from crossling.core.errors import BadInput, suggestion
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Range of a numeric field, given in its annotation: `steps: Annotated[int, Bounds(at_least=1)]`."""
+
+    at_least: float | None = None
+    more_than: float | None = None
+    at_most: float | None = None
+    less_than: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.at_least is None or value >= self.at_least)
+            and (self.more_than is None or value > self.more_than)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.less_than is None or value < self.less_than)
+        )
+
+    def __str__(self) -> str:
+        given = dataclasses.asdict(self).items()
+        return " and ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in given if limit is not None)
+
+
+AT_LEAST_0 = Bounds(at_least=0)
+AT_LEAST_1 = Bounds(at_least=1)
+POSITIVE = Bounds(more_than=0)
+PROBABILITY = Bounds(at_least=0, at_most=1)
+FRACTION = Bounds(at_least=0, less_than=1)
+SEED = Bounds(at_least=0, less_than=2**32)
+
+
+def check_bounds(settings: DataclassInstance, where: str) -> None:
+    """Raise BadInput for the first value of `settings`, or of its nested dataclasses, that is out of its bounds.
+
+    Args:
+        settings: Dataclass whose fields may be annotated with `Bounds`.
+        where: Start of the error message, for instance `recipe xlm_e` or a file name.
+    """
+    for key, value, bounds in _bounded(settings):
+        if value not in bounds:
+            raise BadInput(f"{where}: {key} must be {bounds}, found {value}.")
+
+
+def flatten(settings: DataclassInstance, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every plain setting with its key as `--set` takes it: `model.width`, `trtd.lambda`."""
+    for field in dataclasses.fields(settings):
+        key, value = f"{prefix}{field.name.rstrip('_')}", getattr(settings, field.name)
+        if is_dataclass(value) and not isinstance(value, type):
+            yield from flatten(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def assign(value: T, assignment: str, aliases: Mapping[str, str] | None = None) -> T:
+    """Return `value` with one setting changed: `steps=100`, `model.gate=false`, or `xlco=on` for an optional part.
+
+    Args:
+        value: Dataclass to change.
+        assignment: Dotted key and value.
+        aliases: Conventional names of settings, each with the key used here or with a hint what to use.
+            A name that is no setting but is among them is answered by an error with that key or hint.
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals or not key:
+        raise BadInput(f"--set {assignment}: expected key=value. Use for instance --set steps=1000.")
+    name = key.rpartition(".")[2]
+    if aliases and name in aliases and not _has_key(value, key.split(".")):
+        ours = aliases[name]
+        hint = ours if " " in ours else f"{name} is called {ours} here. Use --set {ours}={text}."
+        raise BadInput(f"--set {assignment}: {hint}")
+    changed: T = _assigned(value, key.split("."), text, key)
+    return changed
+
+
+def from_dict(cls: type[T], stored: Any, where: str) -> T:
+    """Return a dataclass from its JSON object, refusing unknown keys, missing keys and wrong types."""
+    hints = get_type_hints(cls)
+    names = {field.name for field in dataclasses.fields(cls)}
+    if not isinstance(stored, dict):
+        raise BadInput(f"{where}: expected an object, found {stored!r}.")
+    for key in stored:
+        if key not in names:
+            raise BadInput(f"{where}: there is no {key!r}{suggestion(key, names)}")
+    values = {key: _from_json(hints[key], value, f"{where}: {key}") for key, value in stored.items()}
+    for field in dataclasses.fields(cls):
+        if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
+            raise BadInput(f"{where}: {field.name!r} is missing. Add it.")
+    return cls(**values)
+
+
+def part_type(cls: type, name: str) -> Any:
+    """Return the dataclass that the field `name` of `cls` holds, also if it is optional."""
+    return _dataclass_in(get_type_hints(cls)[name])
+
+
+def _bounded(settings: DataclassInstance, prefix: str = "") -> Iterator[tuple[str, Any, Bounds]]:
+    """Yield key, value and bounds of every bounded field that is not None."""
+    hints = get_type_hints(type(settings), include_extras=True)
+    for field in dataclasses.fields(settings):
+        key, value, hint = f"{prefix}{field.name.rstrip('_')}", getattr(settings, field.name), hints[field.name]
+        if is_dataclass(value) and not isinstance(value, type):
+            yield from _bounded(value, f"{key}.")
+        elif value is not None and get_origin(hint) is Annotated:
+            yield from ((key, value, bounds) for bounds in hint.__metadata__ if isinstance(bounds, Bounds))
+
+
+def _has_key(value: Any, keys: list[str]) -> bool:
+    cls = type(value)
+    for key in keys:
+        if cls is None or key not in {field.name.rstrip("_") for field in dataclasses.fields(cls)}:
+            return False
+        cls = part_type(cls, key if key in get_type_hints(cls) else f"{key}_")
+    return True
+
+
+def _assigned(value: Any, keys: list[str], text: str, full: str) -> Any:
+    hints = get_type_hints(type(value))
+    key = keys[0] if keys[0] in hints else f"{keys[0]}_"  # `lambda` is a keyword of Python, its field is `lambda_`
+    names = {field.name.rstrip("_") for field in dataclasses.fields(value)}
+    if keys[0] not in names:
+        raise BadInput(f"--set {full}: there is no {keys[0]!r}{suggestion(keys[0], names)}")
+    part = _dataclass_in(hints[key])
+    if part is None:
+        if len(keys) > 1:
+            raise BadInput(f"--set {full}: {keys[0]!r} is a single value. Use --set {keys[0]}=VALUE.")
+        return replace(value, **{key: _parse(hints[key], text, f"--set {full}")})
+    current = getattr(value, key)
+    if len(keys) == 1:
+        if text not in ("on", "off"):
+            first = dataclasses.fields(part)[0].name.rstrip("_")
+            raise BadInput(f"--set {full}={text}: expected on or off, or a setting in it as {full}.{first}=VALUE.")
+        if text == "off" and NoneType not in get_args(hints[key]):
+            raise BadInput(f"--set {full}=off: {full} cannot be turned off.")
+        return replace(value, **{key: (current or part()) if text == "on" else None})
+    return replace(value, **{key: _assigned(current or part(), keys[1:], text, full)})
+
+
+def _parse(hint: Any, text: str, where: str) -> Any:
+    """Return the value of `text` by the type `hint`."""
+    options = _options(hint)
+    if NoneType in options and text in ("none", "null"):
+        return None
+    for option in options:
+        if get_origin(option) is Literal:
+            for allowed in get_args(option):
+                if text == str(allowed):
+                    return allowed
+            break
+        if option is bool:
+            if text in ("true", "on", "false", "off"):
+                return text in ("true", "on")
+            break
+        if option in (int, float):
+            try:
+                number = option(text)
+                if option is int or math.isfinite(number):
+                    return number
+            except ValueError:
+                pass
+            break
+        if option is str:
+            return text
+    raise BadInput(f"{where}={text}: expected {_type_name(option)}.")
+
+
+def _from_json(hint: Any, value: Any, where: str) -> Any:
+    """Return a JSON value by the type `hint`: a dataclass, `tuple[X, ...]`, `dict[str, X]`, or a plain value."""
+    for option in _options(hint) if value is not None else ():
+        if isinstance(option, type) and is_dataclass(option):
+            return from_dict(option, value, where)
+        if get_origin(option) is tuple:
+            if not isinstance(value, list):
+                raise BadInput(f"{where}: expected a list, found {value!r}.")
+            return tuple(_from_json(get_args(option)[0], item, where) for item in value)
+        if get_origin(option) is dict:
+            if not isinstance(value, dict):
+                raise BadInput(f"{where}: expected an object, found {value!r}.")
+            return {key: _from_json(get_args(option)[1], item, f"{where}: {key}") for key, item in value.items()}
+    parsed = _parse(hint, value if isinstance(value, str) else json.dumps(value), where)
+    # The number 100 is not the text "100", and null is not the text "none".
+    if type(parsed) is not type(value) and not (type(value) is int and type(parsed) is float):
+        raise BadInput(f"{where}={json.dumps(value)}: expected {_type_name(hint)}.")
+    return parsed
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the type itself."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _dataclass_in(hint: Any) -> Any:
+    return next((option for option in _options(hint) if is_dataclass(option)), None)
+
+
+def _type_name(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
+    options = [
+        "an object" if is_dataclass(option) else names.get(option) or f"one of {', '.join(map(str, get_args(option)))}"
+        for option in _options(hint)
+    ]
+    return " or ".join(options)

@@ -1,0 +1,167 @@
+"""Text files, plain or compressed: lines, sizes and content hashes.
+
+A line ends at a line feed only, so that no other character can shift one side of a translation against the other. For
+the same reason a line that cannot be used is replaced by a `SkipReason` and not dropped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from crossling.core.errors import BadInput
+
+MAX_LINE_BYTES = 1 << 20  # a longer line is not a sentence and is not kept in memory
+BLOCK_BYTES = 1 << 16
+
+COMPRESSION_SUFFIX = re.compile(r"\.(gz|xz|zst)$")
+
+
+class SkipReason(Enum):
+    """Reason to skip a line or a row. Skipped rows are counted under its value."""
+
+    MALFORMED = "malformed utf-8"
+    TOO_LONG = "line too long"
+    EMPTY_SIDE = "empty side"
+    MISSING_SIDE = "missing side"
+    NOT_TWO_COLUMNS = "not two columns"
+    NOT_JSON = "not JSON"
+    NO_TEXT = "no text"  # null, absent, or a number
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """Source of text: a file."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """File name."""
+        return self.path.name
+
+    @property
+    def format(self) -> str:
+        """Ending without compression: `txt` for en.txt.gz."""
+        return COMPRESSION_SUFFIX.sub("", self.path.name).rpartition(".")[2]
+
+    def size(self) -> int:
+        """Return the number of bytes on disk."""
+        with _readable_errors(self.path):
+            return self.path.stat().st_size
+
+    def digest(self) -> str:
+        """Return a hash of the bytes on disk, which depends on the compression."""
+        content = xxhash.xxh3_128()
+        with _readable_errors(self.path), self.path.open("rb") as handle:
+            while block := handle.read(1 << 20):
+                content.update(block)
+        return content.hexdigest()
+
+
+def read_lines(file: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str | SkipReason]:
+    """Yield raw lines with their line feed, or the reason for a line that is too long or not UTF-8."""
+    first = True
+    with open_decompressed(file) as handle:
+        while raw := handle.readline(max_bytes + 1):
+            if first:
+                raw, first = _strip_byte_order_mark(raw, file), False
+            if len(raw) > max_bytes and not raw.endswith(b"\n"):
+                while (rest := handle.readline(max_bytes)) and not rest.endswith(b"\n"):
+                    pass
+                yield SkipReason.TOO_LONG
+                continue
+            try:
+                yield raw.decode("utf-8")
+            except UnicodeDecodeError:
+                yield SkipReason.MALFORMED
+
+
+def count_lines(file: Path) -> int:
+    """Return the number of lines that `read_lines` yields."""
+    feeds, last = 0, b"\n"
+    with open_decompressed(file) as handle:
+        while block := handle.read(BLOCK_BYTES):
+            feeds, last = feeds + block.count(b"\n"), block[-1:]
+    return feeds + (last != b"\n")
+
+
+# Control characters, tabs included, and the two Unicode separators that other tools take for line ends.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def clean_line(line: str) -> str:
+    """Replace control characters by spaces and strip white space."""
+    line = line.strip()
+    return line if line.isprintable() else _CONTROL.sub(" ", line).strip()
+
+
+def is_too_long(line: str) -> bool:
+    """Return True if a line has more bytes than a file line may have."""
+    return len(line) > MAX_LINE_BYTES // 4 and len(line.encode("utf-8", "surrogatepass")) > MAX_LINE_BYTES
+
+
+@contextmanager
+def open_decompressed(file: Path) -> Iterator[io.BufferedReader]:
+    """Open a file for reading with decompression. No more than the requested bytes are decompressed at once."""
+    # Buffered again: reading lines from Python's own decompressors is slow.
+    with _readable_errors(file), io.BufferedReader(_decompressor(file), BLOCK_BYTES) as handle:
+        yield handle
+
+
+def _decompressor(file: Path) -> Any:
+    match file.suffix:
+        case ".gz":
+            return gzip.open(file)
+        case ".xz":
+            return lzma.open(file)
+        case ".zst":
+            return _open_zst(file)
+        case _:
+            return file.open("rb", buffering=0)
+
+
+def _open_zst(file: Path) -> Any:
+    # The package zstandard either decompresses a long run of one character at once, or does not notice that a file is
+    # truncated.
+    try:
+        import pyarrow
+    except ImportError:
+        raise BadInput(f"{file}: needs the package pyarrow. Install it with `pip install crossling[data]`.") from None
+    return pyarrow.input_stream(str(file), compression="zstd", buffer_size=BLOCK_BYTES)
+
+
+@contextmanager
+def _readable_errors(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise _damaged(file, error) from None
+    except OSError as error:
+        if error.strerror is None:  # raised by the decompressor, not by the system
+            raise _damaged(file, error) from None
+        raise BadInput(f"{file}: cannot be opened ({error.strerror}). Check the file and its permissions.") from None
+
+
+def _damaged(file: Path, error: Exception) -> BadInput:
+    return BadInput(f"{file}: truncated or damaged ({error}). Download or compress it again.")
+
+
+def _strip_byte_order_mark(start: bytes, file: Path) -> bytes:
+    if start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
+        raise BadInput(f"{file}: UTF-16 or UTF-32 by its first bytes. Save it as UTF-8.")
+    return start.removeprefix(b"\xef\xbb\xbf")

@@ -1,0 +1,161 @@
+"""Groups of numbered examples: the text of a language in blocks, or the pairs of one corpus in one language pair.
+
+A block contains as many sentences of one document as fit. It ends with a sentence if that leaves at most a tenth of it
+empty, else inside one. No block crosses the end of a document, and no token is dropped.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from crossling.core.errors import BadInput
+from crossling.core.files import atomic_file
+from crossling.data.example_sampler import group_name, sampling_probabilities
+from crossling.data.shards import ArrayWriter, Shards, TokenizedBitext, TokenizedSentences, map_array
+from crossling.sampling import Sampling
+from crossling.vocabulary.vocabulary import EOS
+
+LENGTH_SAMPLE = 1000  # rows of a bitext from which its mean length is estimated
+CHUNK_SIZE = 1 << 16  # documents, and blocks, in memory at a time
+MIN_FILL = 0.9  # fraction of a block at which it may end with a sentence
+READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+
+
+def block_starts(sentences: TokenizedSentences, capacity: int) -> np.ndarray:
+    """Return the start of each block and the end of the last one.
+
+    The array is cached beside the tokens and memory-mapped, because its size grows with the corpus.
+    """
+    starts = _starts(sentences, capacity)
+    if sentences.folder is None:
+        return np.concatenate([*starts])
+    file = sentences.folder / f"blocks-{capacity}.npy"
+    if not file.exists():
+        try:
+            with atomic_file(file) as new, ArrayWriter(new, np.int64) as column:
+                for chunk in starts:
+                    column.add(chunk)
+        except OSError as error:
+            if error.errno not in READ_ONLY_ERRORS:
+                raise
+            return np.concatenate([*_starts(sentences, capacity)])  # read-only shards
+    return map_array(file)
+
+
+def _starts(sentences: TokenizedSentences, capacity: int) -> Iterator[np.ndarray]:
+    offsets = sentences.offsets
+    documents = np.asarray([0, len(sentences)]) if sentences.documents is None else sentences.documents
+    start, starts = 0, [0]
+    for first in range(1, len(documents), CHUNK_SIZE):
+        for end in offsets[documents[first : first + CHUNK_SIZE]].tolist():
+            while start < end:
+                limit = start + capacity
+                if limit >= end:
+                    start = end
+                else:
+                    fits = int(offsets[np.searchsorted(offsets, limit, side="right") - 1])
+                    start = fits if fits - start >= MIN_FILL * capacity else limit
+                starts.append(start)
+            if len(starts) >= CHUNK_SIZE:
+                yield np.asarray(starts, dtype=np.int64)
+                starts = []
+    yield np.asarray(starts, dtype=np.int64)
+
+
+_NO_IDS = np.empty(0, dtype=np.int64)
+
+
+class ExampleGroup(Protocol):
+    """A set of numbered examples that has one sampling probability."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def probability(self) -> float: ...  # at the first step
+    @property
+    def mean_length(self) -> float: ...
+    def __len__(self) -> int: ...
+    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]: ...  # ids, translation ids, corpus row
+
+
+@dataclass(frozen=True)
+class TextGroup:
+    """Text of one language in blocks."""
+
+    name: str
+    sentences: TokenizedSentences
+    probability: float
+    length: int
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        return block_starts(self.sentences, self.length - 1)
+
+    @property
+    def mean_length(self) -> float:
+        return 1 + len(self.sentences.tokens) / len(self)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
+        return self.sentences.tokens[self.starts[index] : self.starts[index + 1]], _NO_IDS, -1
+
+
+@dataclass(frozen=True)
+class PairGroup:
+    """One corpus in one language pair."""
+
+    name: str
+    bitext: TokenizedBitext
+    probability: float
+    length: int
+
+    @cached_property
+    def mean_length(self) -> float:
+        rows = np.arange(0, len(self.bitext.sides[0]), -(-len(self.bitext.sides[0]) // LENGTH_SAMPLE))
+        lengths = np.stack([side.offsets[rows + 1] - side.offsets[rows] for side in self.bitext.sides])
+        lengths = lengths[:, (lengths > 0).all(0)]
+        if not lengths.size:  # pairs so rare that the sample has none
+            return 1.0 + sum(map(len, self._sides(self.bitext.row(0))))
+        return 1 + float(np.minimum(lengths, (self.length - 1) // 2).sum(0).mean())
+
+    def __len__(self) -> int:
+        return self.bitext.pairs
+
+    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
+        row = self.bitext.row(index)
+        source, target = self._sides(row)
+        return source, target, (self.bitext.corpus_id << 40) + row
+
+    def _sides(self, row: int) -> list[np.ndarray]:
+        return [_truncate(side[row], (self.length - 1) // 2) for side in self.bitext.sides]
+
+
+def _truncate(ids: np.ndarray, length: int) -> np.ndarray:
+    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [EOS]])
+
+
+def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) -> list[ExampleGroup]:
+    """Return the groups of a stream that have a sampling probability, with sequences of at most `length` tokens."""
+    probabilities = {
+        name: probability
+        for name, probability in sampling_probabilities(shards, stream, sampling).items()
+        if probability
+    }
+    groups: list[ExampleGroup]
+    if stream == "text":
+        groups = [TextGroup(name, shards.text[name], p, length) for name, p in probabilities.items()]
+    else:
+        bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
+        groups = [PairGroup(name, bitexts[name], p, length) for name, p in probabilities.items()]
+    if not groups:
+        expected = "text" if stream == "text" else sampling.pair_description
+        raise BadInput(f"{shards.path}: no {expected} in these shards, which the recipe needs. Tokenize some first.")
+    return groups

@@ -1,0 +1,168 @@
+"""Tokenize corpora into shards (see shards.py), by independent jobs.
+
+Each shard part (see shard_writer.py) is written atomically, and is not written again as long as its sources do not
+change. So an interrupted call resumes, and a language can be added. A large part is tokenized in slices, so that
+several machines can share one file. Each of them reads the whole file, which is cheap, and tokenizes its slice, which
+is not. The manifest is written last.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from glob import escape
+from pathlib import Path
+
+from crossling.core.errors import BadInput
+from crossling.core.jobs import Job, Share, run_jobs
+from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, lock_file
+from crossling.corpora.corpus import Corpora
+from crossling.data.shard_writer import (
+    EXCLUDED_PAIRS,
+    ShardPart,
+    has_key_prefix,
+    join_slices,
+    key_prefix,
+    part_key,
+    shard_parts,
+    slice_folder,
+    write_manifest,
+    write_slice,
+)
+from crossling.data.shards import Shards
+from crossling.vocabulary.vocabulary import Vocabulary, check_vocabulary_folder, copy_vocabulary
+
+SLICE_BYTES = 256 << 20  # of source files on disk
+MAX_SLICES = 32  # with more, reading the whole source in each slice costs more than tokenizing
+
+
+def tokenize(
+    corpora: Corpora,
+    vocabulary: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    workers: int = 1,
+    append: bool = False,
+) -> Shards:
+    """Tokenize corpora into shards. An interrupted call resumes.
+
+    Args:
+        corpora: Corpora to tokenize.
+        vocabulary: Folder of the vocabulary, which is copied into the shards.
+        out: Folder for the shards.
+        workers: Worker processes.
+        append: Keep corpora that the shards have and `corpora` has not.
+
+    Returns:
+        The shards.
+
+    Raises:
+        BadInput: If a corpus cannot be read, or if `out` has other content.
+
+    Example:
+        >>> shards = xl.tokenize(xl.Corpora("corpora"), "vocab", "shards", workers=8)
+    """
+    shards = tokenize_share(corpora, vocabulary, out, None, workers=workers, append=append)
+    assert shards is not None
+    return shards
+
+
+def tokenize_share(
+    corpora: Corpora,
+    vocabulary: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    share: Share | None,
+    *,
+    workers: int = 1,
+    append: bool = False,
+) -> Shards | None:
+    """Run one share of the jobs, as one of several machines.
+
+    The last machine to finish joins the slices, writes the manifest and returns the shards. The others return None.
+    """
+    tokenizer, out = Vocabulary.load(vocabulary), Path(out)
+    parts = shard_parts(corpora)
+    kept = _check_shards_folder(out, parts, tokenizer, append)
+    out.mkdir(parents=True, exist_ok=True)
+    slices = {part.name: _count_slices(part) for part in parts}
+    jobs = [
+        Job(
+            f"{part.name} {index + 1}/{slices[part.name]}" if slices[part.name] > 1 else part.name,
+            partial(write_slice, part, tokenizer, out, index, slices[part.name]),
+        )
+        for part in parts
+        for index in range(slices[part.name])
+    ]
+    run_jobs("tokenize", jobs, workers, share)
+    if share and not _are_all_written(out, parts, tokenizer, slices):
+        return None
+    with lock_file(out / ".joining", wait=False, remove=True) as is_alone:  # two machines may finish at once
+        if not is_alone:
+            return None
+        joins = [
+            Job(part.name, partial(join_slices, part, tokenizer, out, slices[part.name]))
+            for part in parts
+            if slices[part.name] > 1
+        ]
+        if joins:
+            run_jobs("join", joins, workers)
+        _remove_temporary_files(out, parts)
+        copy_vocabulary(Path(vocabulary), out / "vocab")
+        write_manifest(out, tokenizer, [*kept, *(part.name for part in parts)], corpora)
+    return Shards.open(out)
+
+
+def _count_slices(part: ShardPart) -> int:
+    """Number of slices. It depends on the sources alone, so that all machines agree on it."""
+    size = sum(source.size() for source in part.sources)
+    return max(1, min(MAX_SLICES, -(-size // SLICE_BYTES)))
+
+
+def _are_all_written(out: Path, parts: Sequence[ShardPart], vocabulary: Vocabulary, slices: dict[str, int]) -> bool:
+    """True if no share is missing. Sources are hashed only if all folders exist: by the last machine, not by all."""
+
+    def is_written(part: ShardPart, prefix: str) -> bool:
+        count = slices[part.name]
+        folders = [slice_folder(out, part, index, count) for index in range(count)]
+        return has_key_prefix(out / part.name, prefix) or all(has_key_prefix(folder, prefix) for folder in folders)
+
+    prefix = key_prefix(vocabulary)
+    return all(is_written(part, prefix) for part in parts) and all(
+        is_written(part, part_key(part, vocabulary)) for part in parts
+    )
+
+
+def _remove_temporary_files(out: Path, parts: Sequence[ShardPart]) -> None:
+    """Remove joined slices, and temporary folders of killed processes."""
+    shutil.rmtree(out / PARTS_FOLDER, ignore_errors=True)
+    for folder in (out / part.name for part in parts):
+        for temporary in folder.parent.glob(f".{escape(folder.name)}.*"):
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: Vocabulary, append: bool) -> list[str]:
+    """Refuse to overwrite anything but shards. Return the names of parts that the folder has beside `parts`."""
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"{out}: expected a folder, found a file. Give a folder for the shards.")
+    folders = [folder for kind in ("text", "pairs") for folder in (out / kind).glob("[!.]*")]
+    for corpus in (out / "multi").glob("[!.]*"):
+        folders += corpus.glob("[!.]*") if corpus.is_dir() else [corpus]
+    folders = [folder for folder in folders if folder.name != EXCLUDED_PAIRS]
+    foreign = [folder for folder in folders if not (folder / ENTRY_FILE).is_file()]
+    if foreign:
+        raise BadInput(f"{out}: {min(foreign)} is no part of shards. Give a new or an empty folder.")
+    check_vocabulary_folder(out / "vocab")
+    others = sorted({str(folder.relative_to(out)) for folder in folders} - {part.name for part in parts})
+    if others and not append:
+        raise BadInput(
+            f"{out}: these shards have {others[0]}, which is not in the corpora. Use --append to keep it, remove its"
+            " folder, or give another folder."
+        )
+    unlike = [name for name in others if not has_key_prefix(out / name, key_prefix(vocabulary))]
+    if unlike:
+        raise BadInput(
+            f"{out}: {unlike[0]} was tokenized with another vocabulary. Give that vocabulary, or another folder."
+        )
+    return others

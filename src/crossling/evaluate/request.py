@@ -1,0 +1,92 @@
+"""The request of an evaluation, checked before the model is loaded. Importing this module does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossling.core.errors import BadInput, suggestion
+from crossling.inference.pooling import check_pooling
+from crossling.inference.word_links import check_methods
+from crossling.tasks import scores
+from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, language_names, normalize_language
+from crossling.tasks.registry import DATASETS
+
+Languages = list[str] | None  # None: all languages of the data
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """Arguments of `evaluate`."""
+
+    tasks: Sequence[str]
+    data: Path
+    out: Path | None = None
+    languages: Sequence[str] | None = None
+    pooling: str = "mean"
+    methods: Sequence[str] = ("ot",)
+    layers: Sequence[int] | None = None
+    recompute: bool = False
+    plug_in: bool = False
+
+    @property
+    def training_free(self) -> list[str]:
+        """Tasks that need no fine-tuning."""
+        return [task for task in self.tasks if task in TRAINING_FREE_TASKS]
+
+    @property
+    def finetuned(self) -> list[str]:
+        """Tasks of fine-tuned models."""
+        return [task for task in self.tasks if task not in TRAINING_FREE_TASKS]
+
+    def check(self) -> dict[str, Languages]:
+        """Raise BadInput if the request is invalid. Return the requested languages of each task that has any."""
+        for task in self.tasks:
+            if task not in TRAINING_FREE_TASKS and task not in DATASETS and task != TRANSLATION:
+                names = [*TRAINING_FREE_TASKS, TRANSLATION, *DATASETS]
+                raise BadInput(f"task {task!r}: no such task{suggestion(task, names)}")
+        self._check_options()
+        if not self.data.is_dir():
+            raise BadInput(f"{self.data}: no such folder. Give the folder that contains tatoeba/ or word-alignment/.")
+        if self.out is not None:  # fail before the evaluation, not after it
+            scores.check_scores_folder(self.out)
+        if TRANSLATION in self.tasks:
+            if len(self.tasks) > 1:
+                raise BadInput(f"task {TRANSLATION}: cannot be combined with other tasks. Request it alone.")
+            return {TRANSLATION: None if self.languages is None else [*self.languages]}
+        return dict.fromkeys(self.tasks) if self.languages is None else self._languages_by_task(self.languages)
+
+    def _check_options(self) -> None:
+        if not self.training_free and (self.layers or self.pooling != "mean" or [*self.methods] != ["ot"]):
+            raise BadInput(
+                f"task {self.tasks[0]}: layers, pooling and method apply to training-free tasks only. Omit them."
+            )
+        if self.training_free and self.recompute:
+            raise BadInput(
+                f"task {self.training_free[0]}: --recompute applies to fine-tuned models only. Omit the option."
+            )
+        if self.plug_in and [*self.tasks] != ["tatoeba"]:
+            fix = "Omit it: models fine-tuned with --plug-in use it by themselves" if self.finetuned else "Omit it"
+            raise BadInput(f"--plug-in: applies to --task tatoeba only. {fix}.")
+        check_pooling(self.pooling)
+        check_methods(self.methods)
+
+    def _languages_by_task(self, languages: Sequence[str]) -> dict[str, Languages]:
+        available = {task: _available_languages(task, self.data) for task in self.tasks}
+        known = set().union(*available.values())
+        for language in languages:
+            if normalize_language(language, known) not in known:
+                hint = suggestion(language, known)
+                raise BadInput(f"{self.data}: {', '.join(self.tasks)} has no data for language {language!r}{hint}")
+        requested = {
+            task: [language for language in languages if normalize_language(language, own) in own]
+            for task, own in available.items()
+        }
+        return {task: own for task, own in requested.items() if own}
+
+
+def _available_languages(task: str, data: Path) -> set[str]:
+    if task in TRAINING_FREE_TASKS:
+        return language_names(TRAINING_FREE_TASKS[task](data))
+    return {*DATASETS[task].languages_with_test_files(data)}

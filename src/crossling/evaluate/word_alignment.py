@@ -1,0 +1,182 @@
+"""Word alignment: alignment error rate (AER) against gold links.
+
+    AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)      A found, S sure, P possible, S in P; over a corpus
+
+Protocol `xlm-align-ot`: optimal transport as in XLM-Align's public aligner, with the similarity floor of its training.
+Protocol `mutual-argmax`: mutual nearest neighbors by cosine. Protocol `itermax`: SimAlign's second iteration, while
+SimAlign itself encodes each sentence alone. See `crossling.inference.word_links`.
+"""
+# K layers, N sentence pairs
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from crossling.core.errors import BadInput
+from crossling.core.progress import track
+from crossling.evaluate.significance import TaskResult, values_with_intervals
+from crossling.inference.align_file import read_sentence_pairs
+from crossling.inference.sentence_encoder import Encoder
+from crossling.inference.word_links import WordLinks
+from crossling.tasks.benchmark_files import find_word_alignment_files, parse_pair_name, select_pairs
+from crossling.tasks.predictions import ExamplePrediction
+from crossling.tasks.readers import read_lines
+from crossling.tasks.scores import Score
+
+PROTOCOLS = {"ot": "xlm-align-ot", "argmax": "mutual-argmax", "itermax": "itermax"}  # by alignment method
+_LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
+
+LinkSet = set[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class GoldPair:
+    """The words of two sentences and their links, counted from 0. `possible` includes the sure links."""
+
+    source: list[str]
+    target: list[str]
+    sure: LinkSet
+    possible: LinkSet
+
+
+@dataclass(frozen=True)
+class GoldSet:
+    """Sentence pairs with gold links."""
+
+    languages: str  # "de-en"
+    split: str  # "test", or the text after the pair in the file name
+    pairs: list[GoldPair]
+    skipped_links: int  # links in the file past the end of their sentence
+
+
+def read_gold(data: Path, languages: Sequence[str] | None = None) -> list[GoldSet]:
+    """Return all sets of DATA/word-alignment in the order of their names, or those of some languages."""
+    selected = select_pairs(find_word_alignment_files(data), languages, data / "word-alignment")
+    plain = {file.with_name(file.name.removesuffix(".gz")) for files in selected.values() for file in files}
+    return [_read_set(file) for file in sorted(plain) if file.suffix == ".src-tgt"]
+
+
+def evaluate_word_alignment(
+    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, methods: Sequence[str] = ("ot",)
+) -> Iterator[TaskResult]:
+    """Yield the result of each set of gold links and each method, at every layer."""
+    layers = range(encoder.num_layers + 1)
+    sets = read_gold(data, languages)
+    sets_of_pair = Counter(gold.languages for gold in sets)
+    for gold in track("word-alignment", sets, lambda gold: gold.languages):
+        links = encoder.align_pairs([(pair.source, pair.target) for pair in gold.pairs], layers, methods)
+        aligned = [(number, by_method) for number, by_method in enumerate(links) if by_method is not None]
+        _warn_about_skipped(encoder, gold, len(gold.pairs) - len(aligned))
+        if not aligned:
+            raise BadInput(f"{encoder.name}: every pair of {gold.languages} is too long. Give another model.")
+        for method in methods:
+            result = _score(encoder, gold, method, [(number, by_method[method]) for number, by_method in aligned])
+            yield replace(result, parts=len(methods) * sets_of_pair[gold.languages])
+
+
+def _score(
+    encoder: Encoder, gold: GoldSet, method: str, links_by_pair: list[tuple[int, list[WordLinks]]]
+) -> TaskResult:
+    """Score the links of each pair at each layer. The numbers are positions in `gold.pairs`."""
+    counts_NK2 = np.array(
+        [
+            [aer_counts(set(links), gold.pairs[number].sure, gold.pairs[number].possible) for links in by_layer]
+            for number, by_layer in links_by_pair
+        ]
+    )
+    rows = [
+        Score(
+            model=encoder.name,
+            task="word-alignment",
+            protocol=PROTOCOLS[method],
+            metric="aer",
+            language=gold.languages,
+            layer=layer,
+            seed=encoder.seed,
+            split=gold.split,
+            examples=len(links_by_pair),
+            value=value,
+            low=low,
+            high=high,
+        ).row()
+        for layer, (value, low, high) in enumerate(values_with_intervals("aer", counts_NK2))
+    ]
+    examples = (
+        ExamplePrediction(
+            str(number + 1),
+            [" ".join(f"{i}-{j}" for i, j in links) for links in by_layer],
+            {f"{PROTOCOLS[method]}/aer": counts_K2.tolist()},
+        )
+        for (number, by_layer), counts_K2 in zip(links_by_pair, counts_NK2, strict=True)
+    )
+    return TaskResult(
+        name=gold.languages,
+        rows=rows,
+        task="word-alignment",
+        split=gold.split,
+        language=gold.languages,
+        variant=method,
+        examples=examples,
+    )
+
+
+def aer_counts(found: LinkSet, sure: LinkSet, possible: LinkSet) -> tuple[int, int]:
+    """Return |A and S| + |A and P|, and |A| + |S|, of one sentence pair."""
+    return len(found & sure) + len(found & (possible | sure)), len(found) + len(sure)
+
+
+def _warn_about_skipped(encoder: Encoder, gold: GoldSet, too_long: int) -> None:
+    name = f"word-alignment {gold.languages} ({gold.split})"
+    if gold.skipped_links:
+        warnings.warn(f"{name}: {gold.skipped_links} gold links point past their sentence; skipped", stacklevel=3)
+    if too_long:
+        warnings.warn(
+            f"{name}: {too_long} of {len(gold.pairs)} pairs are longer than the {encoder.max_length} tokens that "
+            f"{encoder.name} can read; skipped",
+            stacklevel=3,
+        )
+
+
+def _read_set(file: Path) -> GoldSet:
+    pair_name, _, split = file.stem.partition(".")
+    gold_file = file.with_suffix(".gold")
+    sentences, lines = read_sentence_pairs(file), read_lines(gold_file)
+    if len(sentences) != len(lines):
+        raise BadInput(
+            f"{gold_file}: {len(lines)} lines, but {file.name} has {len(sentences)}. Expected the links of each "
+            "pair on its line. Download the files again."
+        )
+    pairs, skipped_links = [], 0
+    for number, ((source, target), line) in enumerate(zip(sentences, lines, strict=True), start=1):
+        pair, past_end = _parse_links(source.split(), target.split(), line, f"{gold_file}: line {number}")
+        pairs.append(pair)
+        skipped_links += past_end
+    if not any(pair.sure for pair in pairs):
+        raise BadInput(f"{gold_file}: no sure links, so AER is undefined. Download the file again.")
+    return GoldSet(parse_pair_name(pair_name), split or "test", pairs, skipped_links)
+
+
+def _parse_links(source: list[str], target: list[str], line: str, where: str) -> tuple[GoldPair, int]:
+    """Return the links of one line, and the number of links past the end of a sentence."""
+    sure: LinkSet = set()
+    possible: LinkSet = set()
+    past_end = 0
+    for item in line.split():
+        match = _LINK.fullmatch(item)
+        if not match or int(match[1]) < 1 or int(match[3]) < 1:
+            raise BadInput(f"{where}: {item!r} is not a link. Expected i-j (sure) or ipj (possible), counted from 1.")
+        link = (int(match[1]) - 1, int(match[3]) - 1)
+        if link[0] >= len(source) or link[1] >= len(target):
+            past_end += 1
+            continue
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return GoldPair(source, target, sure, possible), past_end

@@ -1,0 +1,280 @@
+"""Export of a run as a Hugging Face folder.
+
+    DIR/config.json  model.safetensors     encoder with its head; with `layers`, its first layers without a head
+        tokenizer.json  sentencepiece.model
+        generator/                         folder of the same form, if the run trained a generator
+        modules.json  sentence_bert_config.json  1_Pooling/     for Sentence Transformers
+        README.md  export.json             model card, and its content for programs
+
+The folder can be loaded by transformers, Sentence Transformers and crossling.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_NAME
+
+from crossling.core.errors import BadInput, suggestion
+from crossling.core.files import atomic_folder, write_json
+from crossling.core.resumable import check_output_folder
+from crossling.export.model_card import render_model_card, summarize_run
+from crossling.model import heads
+from crossling.model.config import CrosslingConfig
+from crossling.model.convert import to_huggingface
+from crossling.model.embedding import DisentangledEmbedding
+from crossling.model.encoder import CrosslingModel
+from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
+from crossling.model.int8 import quantize
+from crossling.model.pretrained import quiet_transformers
+from crossling.objectives import Network
+from crossling.recipes.network import load_run
+from crossling.vocabulary.vocabulary import Vocabulary
+
+ENTRY = "heads"  # imports all other files and has every class below
+# All classes come from one file: transformers gives each file its own namespace, with its own copy of a class.
+AUTO_MAP = {
+    "AutoConfig": f"{ENTRY}.CrosslingConfig",
+    "AutoModel": f"{ENTRY}.CrosslingModel",
+    "AutoModelForMaskedLM": f"{ENTRY}.CrosslingForMaskedLM",
+    "AutoModelForPreTraining": f"{ENTRY}.CrosslingForPreTraining",
+}
+_IMPORT = re.compile(r"^from crossling\.model\.(?:kernels\.)?(\w+) import", re.MULTILINE)
+_KERNEL = re.compile(r"^try:\n    from crossling\.model.*\nexcept .*\n    kernel = None.*\n", re.MULTILINE)
+_REGISTER = re.compile(r"^Auto\w+\.register\(.*\)\n", re.MULTILINE)  # a second folder would register the names twice
+
+
+def collect_sources() -> dict[str, str]:
+    """Return the file names and contents of the entry and all modules that it imports."""
+    sources: dict[str, str] = {}
+    folder = Path(heads.__file__).parent
+    waiting = [ENTRY]
+    while waiting:
+        name = waiting.pop()
+        if name not in sources:
+            file = next(file for file in (folder / f"{name}.py", folder / "kernels" / f"{name}.py") if file.exists())
+            text = file.read_text(encoding="utf-8")
+            waiting += _IMPORT.findall(text)
+            sources[name] = _make_standalone(text)
+    return {
+        f"{name}.py": f"# Part of crossling, under the Apache License 2.0.\n{sources[name]}" for name in sorted(sources)
+    }
+
+
+def _make_standalone(text: str) -> str:
+    """Make imports relative and remove the registration and the kernels, which only training needs."""
+    text = _KERNEL.sub("kernel = None\n", text)
+    return _REGISTER.sub("", _IMPORT.sub(r"from .\1 import", text)).rstrip() + "\n"
+
+
+def write_sources(folder: Path) -> None:
+    """Write the model code to a folder."""
+    for name, text in collect_sources().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+EXPORT_INFO = "export.json"
+FAMILIES = ("crossling", "xlm-roberta")
+PRECISIONS = ("single", "half", "int8")
+PRECISION_ALIASES = {"fp32": "single", "float32": "single", "fp16": "half", "float16": "half"}
+HEAD_CLASSES = {"rtd_head": CrosslingForPreTraining, "lm_head": CrosslingForMaskedLM}  # in order of preference
+
+
+def export(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    standalone: bool = False,
+    family: str = "crossling",
+    precision: str = "single",
+    layers: int | None = None,
+) -> Path:
+    """Export a run at its latest checkpoint as a Hugging Face folder with a model card.
+
+    The root is the encoder with its replaced token detection head, or else with its masked language modelling head, or
+    without a head. Momentum encoder, queue and projection of the contrastive loss are not exported.
+
+    Args:
+        run: Run folder of `pretrain`.
+        out: Folder to write. It may contain an earlier export.
+        standalone: Add the model code, so that transformers can load the folder without crossling.
+        family: `crossling`, or `xlm-roberta` for a model of its architecture, which transformers knows without
+            crossling. With a replaced token detection head it becomes ELECTRA's discriminator.
+        precision: Precision of the weights in the file: `single` (fp32), `half` (fp16), or `int8` with about a quarter
+            of the size.
+        layers: Export the encoder up to this layer only, without head and generator [default: all layers].
+
+    Returns:
+        The folder.
+
+    Raises:
+        BadInput: An option is not valid, `run` is not a run folder, or `out` has other content.
+
+    Example:
+        >>> import crossling as xl
+        >>> xl.export("run", "exported", precision="half")
+    """
+    run, out = Path(run), Path(out)
+    precision = PRECISION_ALIASES.get(precision, precision)
+    _check_options(run, out, standalone, family, precision)
+    net, vocabulary, summary = load_run(run), Vocabulary.load(run / "vocab"), summarize_run(run)
+    truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
+    models, config = build_models(net, family, truncated), truncated or net.encoder.config
+    if precision == "int8":
+        _check_finite(models, run)
+    with atomic_folder(out) as folder:
+        for name, model in models.items():
+            _write_model(folder / name, model, standalone, precision)
+            _write_tokenizer(folder / name, vocabulary, config.max_position_embeddings)
+        _write_sentence_transformer(folder, config, family)
+        text = render_model_card(
+            out.resolve().name,
+            summary,
+            encoder=net.encoder,
+            config=config,
+            models=models,
+            standalone=standalone,
+            family=family,
+            precision=precision,
+        )
+        (folder / "README.md").write_text(text, encoding="utf-8")
+        files = sorted(path.name for path in folder.iterdir())
+        write_json(folder / EXPORT_INFO, {"files": files, "precision": precision, "layers": layers, **asdict(summary)})
+    return out
+
+
+def _check_options(run: Path, out: Path, standalone: bool, family: str, precision: str) -> None:
+    if family not in FAMILIES:
+        raise BadInput(f"export as {family}: unknown model family{suggestion(family, FAMILIES)}")
+    if precision not in PRECISIONS:
+        raise BadInput(f"precision {precision}: not supported{suggestion(precision, PRECISIONS)}")
+    if precision == "int8" and family != "crossling":
+        raise BadInput(f"precision int8: transformers cannot load it as {family}. Use half, or export as crossling.")
+    if standalone and family != "crossling":
+        raise BadInput(f"standalone: transformers has the code of {family}. Omit standalone.")
+    if not (run / "recipe.json").is_file():
+        raise BadInput(f"{run}: no recipe.json, so not a run folder. Give a folder that crossling pretrain wrote.")
+    check_output_folder(out, holds=_exported_files(out), command="crossling export", exclusive=True)
+
+
+def _exported_files(out: Path) -> set[str]:
+    """Return the files that an earlier export to this folder wrote."""
+    try:
+        return {EXPORT_INFO, *json.loads((out / EXPORT_INFO).read_text(encoding="utf-8"))["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _truncated_config(config: CrosslingConfig, layers: int, run: Path) -> CrosslingConfig:
+    """Return the configuration of the encoder up to a layer."""
+    depth = config.num_hidden_layers
+    if not 1 <= layers <= depth:
+        raise BadInput(f"layers {layers}: {run} has {depth} layers. Give a number from 1 to {depth}.")
+    if layers < config.universal_layer:
+        warnings.warn(
+            f"layers {layers}: the universal layer {config.universal_layer} is not exported."
+            f" Sentence vectors are those of layer {layers}.",
+            stacklevel=3,
+        )
+    return config.replace(
+        num_hidden_layers=layers,
+        universal_layer=min(layers, config.universal_layer),
+        final_norm=config.final_norm and layers == depth,  # only the last layer has a final norm
+    )
+
+
+def _check_finite(models: dict[str, PreTrainedModel], run: Path) -> None:
+    for model in models.values():
+        for name, values in model.named_parameters():
+            if not values.isfinite().all():
+                raise BadInput(f"{run}: weight {name} has non-finite values. Export an earlier checkpoint.")
+
+
+def build_models(
+    net: Network, family: str = "crossling", truncated: CrosslingConfig | None = None
+) -> dict[str, PreTrainedModel]:
+    """Return the models to export by subfolder, `.` for the root. With `truncated`, only the first layers."""
+    parts, encoder = net.parts, _with_plain_table(net.encoder)
+    build: Callable[..., PreTrainedModel] = to_huggingface if family == "xlm-roberta" else _with_head
+    if truncated is not None:
+        return {".": build(_first_layers(encoder, truncated))}
+    heads = [name for name in HEAD_CLASSES if name in parts]
+    models = {".": build(encoder, **{name: parts[name] for name in heads[:1]})}
+    if "generator" in parts:
+        models["generator"] = build(parts["generator"], lm_head=parts["generator_head"])
+    return models
+
+
+def _with_plain_table(encoder: CrosslingModel) -> CrosslingModel:
+    tokens = encoder.embeddings.tokens
+    if isinstance(tokens, DisentangledEmbedding):
+        encoder.set_input_embeddings(tokens.to_embedding())
+    return encoder
+
+
+def _first_layers(encoder: CrosslingModel, config: CrosslingConfig) -> CrosslingModel:
+    with torch.device("meta"):
+        shorter = CrosslingModel(config)
+    shorter.embeddings, shorter.relative = encoder.embeddings, encoder.relative
+    shorter.final_norm = encoder.final_norm if config.final_norm else None
+    shorter.blocks = encoder.blocks[: config.num_hidden_layers]
+    return shorter
+
+
+def _with_head(encoder: CrosslingModel, **head: nn.Module) -> PreTrainedModel:
+    """Return the Hugging Face model of an encoder and at most one head, with the same weights."""
+    model: PreTrainedModel = encoder
+    for name, module in head.items():
+        with torch.device("meta"):  # no memory for weights that are replaced
+            model = HEAD_CLASSES[name](encoder.config)
+        model.encoder = encoder
+        setattr(model, name, module)
+    model.train(False)
+    return model
+
+
+def _write_model(folder: Path, model: PreTrainedModel, standalone: bool, precision: str) -> None:
+    folder.mkdir(exist_ok=True)
+    if standalone:
+        model.config.auto_map = dict(AUTO_MAP)
+        write_sources(folder)
+    with quiet_transformers():
+        (model.half() if precision == "half" else model).save_pretrained(folder)
+    weights = folder / SAFE_WEIGHTS_NAME
+    if precision == "int8":
+        save_file(quantize(load_file(weights)), weights, metadata={"format": "pt"})
+    weights.chmod(0o644)  # safetensors writes files that only the owner can read
+
+
+def _write_tokenizer(folder: Path, vocabulary: Vocabulary, max_length: int) -> None:
+    tokenizer = vocabulary.tokenizer()
+    tokenizer.model_max_length = max_length
+    tokenizer.save_pretrained(folder)
+    # Without indentation, which is half of the file.
+    (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
+    (folder / "sentencepiece.model").write_bytes(vocabulary.model)  # for crossling vocab --from
+
+
+def _write_sentence_transformer(folder: Path, config: CrosslingConfig, family: str) -> None:
+    """Write the files of Sentence Transformers: the mean of the universal layer, without the layers above it."""
+    names = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for number, (path, name) in enumerate(names.items())
+    ]
+    write_json(folder / "modules.json", modules)
+    last = "output_layer" if family == "crossling" else "num_hidden_layers"
+    transformer = {"max_seq_length": config.max_position_embeddings, "config_args": {last: config.universal_layer}}
+    write_json(folder / "sentence_bert_config.json", transformer)
+    pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
+    write_json(folder / "1_Pooling" / "config.json", pooling)

@@ -1,0 +1,162 @@
+"""Settings of fine-tuning: the defaults of a dataset with the overrides of the user, and the grids of the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from crossling.core.errors import BadInput, suggestion
+from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, FRACTION, POSITIVE, Bounds, assign, check_bounds
+from crossling.tasks.dataset import BenchmarkDataset
+
+DEFAULT = "default"  # grid of one point: the default settings
+# Names of other libraries, and the setting to use instead.
+ALIASES = {
+    **dict.fromkeys(("batch_size", "per_device_train_batch_size", "train_batch_size"), "batch"),
+    **dict.fromkeys(("max_length", "max_seq_length", "max_seq_len"), "length"),
+    **dict.fromkeys(("warmup_steps", "warmup_ratio"), "warmup"),
+    "learning_rate": "lr",
+    "num_train_epochs": "epochs",
+    "max_steps": "steps",
+    "save_steps": "checkpoint_every",
+    "logging_steps": "log_every",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Settings that fine-tuning for a task and training of a translator have in common."""
+
+    lr: Annotated[float, POSITIVE]  # peak learning rate
+    epochs: Annotated[float, POSITIVE]
+    steps: Annotated[int | None, AT_LEAST_1] = None  # replaces epochs
+    seed: Annotated[int, AT_LEAST_0] = 0  # of the first model
+    checkpoint_every: Annotated[int | None, AT_LEAST_1] = None  # steps; each is scored on dev [default: steps / 10]
+    log_every: Annotated[int, AT_LEAST_1] = 50  # steps
+    micro_tokens: Annotated[int, AT_LEAST_1] = 16_384  # per micro-batch with padding; limits memory
+
+    # Settings that change neither what is learned nor how the model is selected.
+    changeable: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The settings that determine the model, except for the seed."""
+        return {name: value for name, value in asdict(self).items() if name not in self.changeable}
+
+
+Settings = TypeVar("Settings", bound=TrainingSettings)
+
+
+def override(
+    settings: Settings, assignments: Iterable[str], where: str, aliases: Mapping[str, str] = ALIASES
+) -> Settings:
+    """Return settings with `key=value` assignments applied, and check their bounds."""
+    for assignment in assignments:
+        settings = assign(settings, assignment, aliases)
+    check_bounds(settings, where)
+    return settings
+
+
+def format_overrides(overrides: Mapping[str, Any]) -> list[str]:
+    """Return keyword arguments as `key=value` assignments. The command line writes True and None in lower case."""
+    return [f"{key}={str(value).lower()}" for key, value in overrides.items()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings(TrainingSettings):
+    """Settings of fine-tuning for a task."""
+
+    batch: Annotated[int, AT_LEAST_1]  # features per step: texts, parts of sentences, windows
+    length: Annotated[int, Bounds(at_least=8)]  # tokens per sequence
+    warmup: Annotated[float, AT_LEAST_0]  # steps; below 1, a fraction of all steps
+    weight_decay: Annotated[float, AT_LEAST_0]
+    stride: Annotated[int, AT_LEAST_1]  # QA: tokens between the starts of two windows
+    query: Annotated[int, AT_LEAST_1]  # QA: tokens of a question
+    answer: Annotated[int, AT_LEAST_1]  # QA: tokens of an answer
+    n_best: Annotated[int, AT_LEAST_1]  # QA: start and end positions that are considered
+
+    changeable: ClassVar[tuple[str, ...]] = ("seed", "checkpoint_every", "log_every", "micro_tokens")
+
+    def total_steps(self, features: int) -> int:
+        """Return the number of training steps on this many features."""
+        return self.steps or max(1, round(self.epochs * features / self.batch))
+
+
+def finetune_grid(
+    dataset: BenchmarkDataset, grid: str | None, assignments: Sequence[str]
+) -> dict[str, FinetuneSettings]:
+    """Return the settings to try, by name.
+
+    Args:
+        dataset: Dataset with default hyperparameters and the grids of the papers.
+        grid: Name of a paper's grid. Without one there is a single point, the default settings.
+        assignments: `key=value` overrides, applied to every point.
+    """
+    if grid not in (None, DEFAULT, *dataset.grids):
+        raise BadInput(
+            f"grid {grid}: {dataset.name} has no such grid{suggestion(str(grid), [DEFAULT, *dataset.grids])}"
+        )
+    base = dataset.hyperparameters
+    candidates = [base] if grid in (None, DEFAULT) else dataset.grids[str(grid)].points(base)
+    points = dict.fromkeys(
+        override(FinetuneSettings(**asdict(point)), assignments, "fine-tuning settings") for point in candidates
+    )
+    axes = [field.name for field in fields(FinetuneSettings) if len({getattr(p, field.name) for p in points}) > 1]
+    return {"_".join(f"{axis}-{getattr(point, axis):g}" for axis in axes) or DEFAULT: point for point in points}
+
+
+_BATCH = "The batch size is given in tokens. Use for instance --set tokens=8192."
+TRANSLATION_ALIASES = {
+    **{name: _BATCH if key == "batch" else key for name, key in ALIASES.items()},
+    "batch": _BATCH,
+    "num_beams": "beam",
+    "max_grad_norm": "clip",
+    "early_stopping_patience": "patience",
+    "label_smoothing_factor": "label_smoothing",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationSettings(TrainingSettings):
+    """Settings of a translator.
+
+    Args:
+        lr: Peak learning rate.
+        tokens: Tokens per step over all processes, counting the longer side of each pair.
+        length: Maximum tokens of a sentence. Longer pairs are not trained on.
+        warmup: Warm-up steps. Below 1, a fraction of all steps.
+        clip: Maximum gradient norm.
+        label_smoothing: VECO's released script uses 0.2.
+        dropout: VECO's released script uses 0.3. [default: as in the model]
+        decoder_layers: Layers of the decoder. [default: all]
+        take: Layers that initialize a shallow decoder. [default: last]
+        tied: Decoder and encoder layers share their weights. [default: true]
+        average: Number of last checkpoints to average. The best one is used if it is better on dev.
+        patience: Evaluations without a better dev score that end the training.
+        dev_rows: Sentence pairs of each direction that are scored during training.
+        dev_beam: Beam size on dev.
+        beam: Beam size on the test sets.
+        length_penalty: Exponent of the length in the beam search.
+    """
+
+    lr: Annotated[float, POSITIVE] = 5e-4
+    epochs: Annotated[float, POSITIVE] = 10
+    tokens: Annotated[int, AT_LEAST_1] = 8192
+    length: Annotated[int, Bounds(at_least=8)] = 256
+    warmup: Annotated[float, AT_LEAST_0] = 0.1
+    weight_decay: Annotated[float, AT_LEAST_0] = 0.01
+    clip: Annotated[float, POSITIVE] = 1.0
+    label_smoothing: Annotated[float, FRACTION] = 0.1
+    dropout: Annotated[float | None, FRACTION] = None
+    decoder_layers: Annotated[int | None, AT_LEAST_1] = None
+    take: Literal["first", "last"] | None = None
+    tied: bool | None = None
+    average: Annotated[int, AT_LEAST_1] = 5
+    patience: Annotated[int | None, AT_LEAST_1] = None
+    dev_rows: Annotated[int, AT_LEAST_1] = 200
+    dev_beam: Annotated[int, AT_LEAST_1] = 1
+    beam: Annotated[int, AT_LEAST_1] = 5
+    length_penalty: float = 1.0
+
+    changeable: ClassVar[tuple[str, ...]] = ("seed", "log_every", "micro_tokens", "beam", "length_penalty")

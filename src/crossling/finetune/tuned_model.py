@@ -1,0 +1,233 @@
+"""Fine-tuned models: an encoder with a task head, its predictions, and its folder, which Hugging Face libraries read.
+
+TUNED/seed-N/  config.json  model.safetensors  tokenizer.json     the model
+               tuned.json                                         task, training settings and dev scores
+               languages/LL/                                      models of single languages (--selection each-dev)
+"""
+# B features of a batch
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+from torch import Tensor
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+import crossling.model.task_heads  # noqa: F401  registers our heads with Auto*
+from crossling.core.errors import BadInput
+from crossling.data.packing import batch_by_length
+from crossling.finetune.classification import ClassificationTaskType
+from crossling.finetune.features import SequenceBuilder
+from crossling.finetune.model_info import InfoFile
+from crossling.finetune.qa import QATaskType
+from crossling.finetune.tagging import TaggingTaskType
+from crossling.finetune.task_type import Feature, HeadType, Prediction, TaskConfig, TaskType
+from crossling.model.embedding import DisentangledEmbedding
+from crossling.model.pretrained import load_pretrained, load_tokenizer, quiet_transformers
+from crossling.tasks.examples import Example
+
+AUTO_MODELS: dict[HeadType, Any] = {
+    "classification": AutoModelForSequenceClassification,
+    "regression": AutoModelForSequenceClassification,
+    "choice": AutoModelForMultipleChoice,
+    "tagging": AutoModelForTokenClassification,
+    "qa": AutoModelForQuestionAnswering,
+}
+TASK_TYPES: dict[HeadType, type[TaskType]] = {
+    "classification": ClassificationTaskType,
+    "regression": ClassificationTaskType,
+    "choice": ClassificationTaskType,
+    "tagging": TaggingTaskType,
+    "qa": QATaskType,
+}
+LANGUAGES_FOLDER = "languages"
+TOKENS_PER_BATCH = 16_384  # padding included
+
+
+def add_head(encoder: PreTrainedModel, config: TaskConfig, *, name: str, seed: int) -> PreTrainedModel:
+    """Return a copy of the encoder with a new task head: ours on our encoders, that of transformers on others.
+
+    Args:
+        encoder: Any encoder. It stays as it is.
+        config: Head type and labels.
+        name: Name of the encoder in error messages.
+        seed: Seed of the weights of the head.
+    """
+    model_config = copy.deepcopy(encoder.config)
+    vars(model_config).pop("auto_map", None)  # remote code is not run
+    if config.head_type == "regression":
+        model_config.num_labels = 1
+        model_config.problem_type = "regression"
+    elif config.labels:
+        model_config.id2label = dict(enumerate(config.labels))
+        model_config.label2id = {label: index for index, label in enumerate(config.labels)}
+    if config.plug_in or getattr(model_config, "plug_in", False):  # it may come from a model fine-tuned with plug-in
+        model_config.plug_in = config.plug_in
+    torch.manual_seed(seed)
+    try:
+        model: PreTrainedModel = AUTO_MODELS[config.head_type].from_config(model_config, dtype=torch.float32)
+    except ValueError:
+        raise BadInput(
+            f"{name}: transformers has no {config.head_type} head for a {model_config.model_type}. Use another encoder."
+        ) from None
+    body: Any = model.base_model
+    names = body.state_dict().keys()
+    weights = {name: values for name, values in _encoder_weights(encoder).items() if name in names}
+    missing = body.load_state_dict(weights, strict=False)[0]
+    if body is model or any("pooler" not in key for key in missing):  # a pooler may be part of the head
+        raise BadInput(f"{name}: its weights do not fit a {config.head_type} model. Use another encoder.")
+    return model
+
+
+def _encoder_weights(encoder: PreTrainedModel) -> dict[str, Tensor]:
+    """Return the weights of the encoder, with a disentangled embedding as one ordinary table."""
+    weights: dict[str, Tensor] = dict(encoder.state_dict())
+    for name, module in encoder.named_modules():
+        if isinstance(module, DisentangledEmbedding):
+            weights[f"{name}.weight"] = module.weight.detach()
+    return weights
+
+
+@dataclass(frozen=True)
+class TunedInfo:
+    """Contents of tuned.json."""
+
+    task: str
+    model: str  # the encoder that was fine-tuned
+    setting: str
+    trained_on: str  # dataset of the training examples
+    selection: str
+    seed: int
+    config: TaskConfig
+    hyperparameters: dict[str, Any]
+    steps: int
+    step: int  # of the selected checkpoint
+    examples: int  # of the training set
+    source_language: str = "en"  # language of the training examples
+    data: str = ""  # fingerprint of training and dev examples
+    dev: dict[str, float | None] = field(default_factory=dict)  # "english-dev", "all-dev", and "dev/LL" by language
+
+    @property
+    def description(self) -> str:
+        """Short text that distinguishes models fine-tuned from one encoder for one task."""
+        key = json.dumps([self.trained_on, self.data, self.hyperparameters], sort_keys=True).encode()
+        plug_in = "plug-in, " if self.config.plug_in else ""
+        lr = self.hyperparameters.get("lr", 0)
+        return f"{plug_in}lr {lr:g}, {self.steps} steps, {xxhash.xxh3_64_hexdigest(key)[:6]}"
+
+
+def _parse_info(stored: dict[str, Any]) -> TunedInfo:
+    config = stored["config"] | {"labels": tuple(stored["config"]["labels"])}
+    return TunedInfo(**stored | {"config": TaskConfig(**config)})
+
+
+TUNED_INFO = InfoFile("tuned.json", 2, _parse_info, "crossling finetune")
+
+
+class TunedModel:
+    """A fine-tuned model with its tokenizer, ready to predict.
+
+    Args:
+        model: Encoder with a task head.
+        tokenizer: Tokenizer of the encoder.
+        config: Task settings, as stored in tuned.json.
+
+    Example:
+        >>> tuned = TunedModel.load("tuned")
+        >>> tuned.predict([ClassificationExample("0", ("A dog runs.", "An animal moves."), None)])
+        ['entailment']
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, config: TaskConfig) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.task_type = build_task_type(model, tokenizer, config)
+
+    def predict(
+        self,
+        examples: Sequence[Example],
+        *,
+        features: Sequence[Feature] | None = None,
+        translations: Sequence[Example] | None = None,
+    ) -> list[Prediction]:
+        """Predict a label, the tags or the answer of each example.
+
+        Args:
+            examples: Examples of the task. They need no labels.
+            features: Features of the examples, if they were built before.
+            translations: Translation of each example, for a model with plug-in cross-attention.
+
+        Returns:
+            One prediction per example: a label, a number, a tuple of tags, or the text of an answer.
+
+        Raises:
+            BadInput: A translation has another number of choices than its example.
+        """
+        if features is None:
+            features = self.task_type.build_features(examples, with_targets=False, translations=translations)
+        scores = [np.empty(0)] * len(features)
+        device = self.model.device
+        autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
+        self.model.eval()
+        with torch.no_grad(), autocast:
+            for rows in batch_by_length([feature.padded_tokens for feature in features], TOKENS_PER_BATCH):
+                batch = self.task_type.batch([features[row] for row in rows])
+                output = self.task_type.output(self.model, {name: each.to(device) for name, each in batch.items()})
+                for row, values in zip(rows, self.task_type.feature_scores(output), strict=True):
+                    scores[row] = values
+        return self.task_type.decode_predictions(examples, features, scores)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write model and tokenizer into an existing folder."""
+        save_pretrained(self.model, self.tokenizer, folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], language: str | None = None) -> TunedModel:
+        """Load a fine-tuned model.
+
+        Args:
+            folder: TUNED folder, or the folder of one seed.
+            language: Load the model of this language, if the folder has one.
+
+        Raises:
+            BadInput: The folder holds no fine-tuned model.
+        """
+        folder = Path(folder)
+        config = TUNED_INFO.read(folder).config
+        place = model_folder(folder, language)
+        model = load_pretrained(place, place, AUTO_MODELS[config.head_type])
+        model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+        return cls(model, load_tokenizer(folder, folder), config)
+
+
+def model_folder(folder: Path, language: str | None) -> Path:
+    """Return the folder of the model for a language: its own, or the common one."""
+    own = folder / LANGUAGES_FOLDER / (language or "")
+    return own if language is not None and own.is_dir() else folder
+
+
+def build_task_type(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, config: TaskConfig) -> TaskType:
+    has_token_types = (getattr(model.config, "type_vocab_size", None) or 0) > 1
+    return TASK_TYPES[config.head_type](config, SequenceBuilder(tokenizer, has_token_types))
+
+
+def save_pretrained(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: str | os.PathLike[str]) -> None:
+    """Write a model and its tokenizer in the format of transformers, without its progress output."""
+    with quiet_transformers():
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

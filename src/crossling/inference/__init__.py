@@ -1,0 +1,1 @@
+"""Use an encoder: encode sentences, align words, mine bitext, in memory and on files."""

@@ -1,0 +1,172 @@
+"""Write the vectors of a file of sentences, in bounded memory. An interrupted call resumes."""
+# N sentences, D width
+
+from __future__ import annotations
+
+import os
+import tempfile
+from array import array
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import xxhash
+
+from crossling.core.errors import BadInput
+from crossling.core.progress import Progress, count_truncations
+from crossling.core.resumable import PartialOutput
+from crossling.corpora.text_files import SkipReason, read_lines
+from crossling.inference.pooling import check_pooling
+from crossling.inference.sentence_encoder import Encoder
+
+
+class SentenceFile:
+    """The lines of a file, plain or compressed, each a sentence.
+
+    The file is read and checked once, then kept on disk uncompressed. Memory holds 16 bytes per line: its start and its
+    hash.
+    """
+
+    def __init__(self, file: Path) -> None:
+        if not file.is_file():
+            raise BadInput(f"{file}: no such file. Give a file with one sentence per line.")
+        self.file = file
+        self._text = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the object exists
+        starts, hashes = array("q", [0]), array("Q")
+        for number, line in enumerate(read_lines(file), start=1):
+            if isinstance(line, SkipReason):
+                raise BadInput(f"{file}: line {number}: cannot be read ({line.value}). Fix or remove the line.")
+            sentence = line.strip()
+            if not sentence:
+                raise BadInput(f"{file}: line {number}: empty, expected a sentence. Remove empty lines.")
+            data = sentence.encode()
+            self._text.write(data)
+            starts.append(starts[-1] + len(data))
+            hashes.append(xxhash.xxh3_64_intdigest(data))
+        if not hashes:
+            raise BadInput(f"{file}: the file is empty. Give a file with one sentence per line.")
+        self._starts = np.frombuffer(starts, dtype=np.int64)
+        self._hashes = np.frombuffer(hashes, dtype=np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __getitem__(self, row: int) -> str:
+        return self.read(row, row + 1)[0]
+
+    def read(self, start: int, stop: int) -> list[str]:
+        """Return the sentences of some rows."""
+        starts = self._starts[start : stop + 1].tolist()
+        self._text.seek(starts[0])
+        data = self._text.read(starts[-1] - starts[0])
+        return [data[a - starts[0] : b - starts[0]].decode() for a, b in pairwise(starts)]
+
+    def blocks(self, size: int, first: int = 0) -> Iterator[tuple[int, list[str]]]:
+        """Yield blocks of `size` sentences with the row of their first, from row `first` on."""
+        for start in range(first, len(self), size):
+            yield start, self.read(start, min(start + size, len(self)))
+
+    def distinct(self) -> np.ndarray:
+        """Return the rows of distinct sentences in order: the first of equal ones.
+
+        Sentences with the same 64-bit hash count as equal. Among ten million different sentences, two have the same
+        hash with a probability of 1 in 400,000.
+        """
+        return np.sort(np.unique(self._hashes, return_index=True)[1])
+
+    def digest(self) -> str:
+        """Return a hash of all sentences."""
+        return xxhash.xxh3_64_hexdigest(self._hashes.tobytes())
+
+
+SENTENCES_PER_BLOCK = 32_768  # sorted by length together, and saved together
+
+
+def encode_file(
+    model: Encoder,
+    file: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    layer: int | None = None,
+    pooling: str = "mean",
+    half: bool = False,
+) -> Path:
+    """Write the sentence vectors of a file, row i for line i. An interrupted call resumes when it is repeated.
+
+    Args:
+        model: Encoder, see `load`.
+        file: One sentence per line, plain or compressed.
+        out: File to write, with the suffix .npy.
+        layer: Layer of the vectors. [default: the universal layer of the model]
+        pooling: "mean" over all tokens, or "cls" for the first token.
+        half: Write float16 in place of float32.
+
+    Returns:
+        The path of the file, an array [N, D].
+
+    Raises:
+        BadInput: If a path, a line, the layer or the pooling is invalid.
+
+    Example:
+        >>> encode_file(load(), "sentences.txt", "vectors.npy")
+        PosixPath('vectors.npy')
+    """
+    path = _check_npy(Path(out))
+    layer = model.resolve_layer(layer)
+    check_pooling(pooling)
+    return write_vectors(model, SentenceFile(Path(file)), path, layer, pooling, np.float16 if half else np.float32)
+
+
+def write_vectors(
+    model: Encoder, sentences: SentenceFile, out: Path, layer: int, pooling: str, dtype: type[np.floating]
+) -> Path:
+    """Write the vectors of all sentences to `out`, or resume."""
+    partial = PartialOutput(
+        out,
+        {
+            "model": model.fingerprint(),
+            "text": sentences.digest(),
+            "sentences": len(sentences),
+            "width": model.hidden_size,
+            "dtype": np.dtype(dtype).name,
+            "layer": layer,
+            "pooling": pooling,
+        },
+    )
+    array = partial.folder / "vectors.npy"
+    done = int(partial.done("sentences") or 0) if array.is_file() else 0  # sentences whose vectors are written
+    vectors_ND = (
+        np.lib.format.open_memmap(array, mode="r+")
+        if done
+        else np.lib.format.open_memmap(array, mode="w+", dtype=dtype, shape=(len(sentences), model.hidden_size))
+    )
+    name = sentences.file.name
+    with count_truncations(name), Progress(f"embed {name}", len(sentences), done) as progress:
+        for start, block in sentences.blocks(SENTENCES_PER_BLOCK, done):
+            vectors_ND[start : start + len(block)] = model.encode(block, layer=layer, pooling=pooling)
+            vectors_ND.flush()
+            partial.record("sentences", start + len(block))
+            progress.update(start + len(block), "sentences")
+    partial.publish(array)
+    return out
+
+
+def read_vectors(path: Path) -> np.ndarray:
+    """Return the vectors of a file, [N, D], memory-mapped."""
+    try:
+        vectors_ND: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise BadInput(f"{path}: not a .npy file of vectors. Write it with crossling embed.") from None
+    is_array = isinstance(vectors_ND, np.ndarray) and vectors_ND.ndim == 2
+    if not is_array or vectors_ND.dtype not in (np.float16, np.float32):
+        raise BadInput(f"{path}: expected an array [sentences, width] of float16 or float32. Encode the file again.")
+    return vectors_ND
+
+
+def _check_npy(out: Path) -> Path:
+    if out.suffix != ".npy":
+        raise BadInput(f"{out}: vectors are written as .npy. Give a file name with this suffix.")
+    if out.is_dir():
+        raise BadInput(f"{out}: this is a folder. Give a file name.")
+    return out

@@ -1,0 +1,96 @@
+"""Load an encoder: a run, an exported folder, any Hugging Face encoder, or the bundled model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from crossling import bundled
+from crossling.core.errors import BadInput
+from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
+from crossling.inference.sentence_encoder import Encoder
+from crossling.model.encoder import CrosslingModel
+from crossling.model.heads import LMHead
+from crossling.model.pretrained import load_pretrained, load_tokenizer
+from crossling.objectives import Network
+from crossling.recipes.initial_model import InitialModel
+from crossling.recipes.network import load_run
+from crossling.recipes.recipe import Recipe
+from crossling.vocabulary.vocabulary import Vocabulary
+
+
+def load(model: str | os.PathLike[str] | None = None) -> Encoder:
+    """Load an encoder, on the GPU if there is one.
+
+    Reads safetensors only and runs no code that comes with a model. Task heads are dropped.
+
+    Args:
+        model: A run folder (its latest checkpoint), an exported or fine-tuned folder, or any Hugging Face encoder by
+            folder or Hub name, or `bundled`. [default: the bundled model]
+
+    Returns:
+        The model with its tokenizer.
+
+    Raises:
+        BadInput: If there is no such model, or it is not an encoder.
+
+    Example:
+        >>> model = load("runs/xlm_e")
+        >>> model.align("the white house", "la maison blanche")
+        [(0, 0), (1, 2), (2, 1)]
+    """
+    if model is None or os.fspath(model) == bundled.NAME:
+        encoder = load_pretrained_encoder(bundled.folder())
+        encoder.name = bundled.NAME  # not the path of the installation
+    elif (path := Path(model) / "recipe.json").is_file():
+        run = path.parent
+        encoder = make_encoder(load_run(run), Vocabulary.load(run / "vocab"), str(model), Recipe.load(path).seed)
+    else:
+        encoder = load_pretrained_encoder(model)
+    encoder.model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    return encoder
+
+
+def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:
+    """Load an encoder from a folder or by its Hub name, on the CPU."""
+    name = os.fspath(model)
+    folder = get_model_folder(name, TOKENIZER_FILES + WEIGHT_FILES)
+    network = load_pretrained(folder, name)
+    universal_layer = getattr(network.config, "universal_layer", None)
+    return Encoder(network, load_tokenizer(folder, name), name, universal_layer=universal_layer)
+
+
+def make_encoder(net: Network, vocabulary: Vocabulary, name: str, seed: int | None = None) -> Encoder:
+    """Wrap the encoder of a network, also during training."""
+    config = net.encoder.config
+    return Encoder(net.encoder, vocabulary.tokenizer(), name, universal_layer=config.universal_layer, seed=seed)
+
+
+def load_language_model(
+    model: str | os.PathLike[str],
+) -> tuple[CrosslingModel, LMHead | None, PreTrainedTokenizerFast, str]:
+    """Load the parts of a translator: the encoder, its language model head, the tokenizer and the name.
+
+    A discriminator has no head, since the head of its generator reads other states.
+    """
+    initial = InitialModel.load(os.fspath(model))
+    encoder, vocabulary = initial.encoder.encoder, initial.vocabulary
+    if encoder.config.is_encoder_decoder:
+        raise BadInput(f"{model}: a translator. Give the encoder that it was made from.")
+    tokenizer = vocabulary.tokenizer() if isinstance(vocabulary, Vocabulary) else vocabulary
+    # BERT and similar models have start and end tokens in their tokenizer only, not in their configuration.
+    config = encoder.config
+    config.bos_token_id = _first_id(config.bos_token_id, tokenizer.bos_token_id, tokenizer.cls_token_id)
+    config.eos_token_id = _first_id(config.eos_token_id, tokenizer.eos_token_id, tokenizer.sep_token_id)
+    if config.bos_token_id is None or config.eos_token_id is None:
+        raise BadInput(
+            f"{model}: the tokenizer has no start or end token, which a translator needs. Give another model."
+        )
+    return encoder, initial.encoder.lm_head, tokenizer, initial.name
+
+
+def _first_id(*ids: int | None) -> int | None:
+    return next((token for token in ids if token is not None), None)

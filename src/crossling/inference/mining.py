@@ -1,0 +1,301 @@
+"""Bitext mining by margin (Artetxe and Schwenk 2019), as in LASER and XTREME.
+
+    score(x, y) = margin(cos(x, y), (mean cosine of x and its k nearest + mean cosine of y and its k nearest) / 2)
+
+The best neighbor of every sentence of either side is a candidate. Candidates are accepted in the order of their scores
+if neither sentence is part of an accepted pair.
+"""
+# N sentences of the first side, B of a block of it, M of the second, C of a block of it, k neighbors, P pairs, D width
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crossling.core.errors import BadInput, suggestion
+from crossling.core.progress import Progress
+from crossling.inference.encode_file import SentenceFile, read_vectors, write_vectors
+from crossling.inference.pooling import check_pooling
+from crossling.inference.sentence_encoder import Encoder
+
+# A block of similarities takes 128 MiB. The second side is read once for each block of the first, so these are longer.
+FIRST_BLOCK = 16_384
+SECOND_BLOCK = 2_048
+MIN_CLUSTERED = 10_000  # vectors; fewer are searched without clusters
+PROBED_CLUSTERS = 32
+
+
+@dataclass(frozen=True)
+class VectorRows:
+    """Some rows of an array, which may be memory-mapped."""
+
+    values_ND: np.ndarray  # float16 or float32
+    rows: np.ndarray
+
+    @classmethod
+    def all(cls, values_ND: np.ndarray) -> VectorRows:
+        """Select all rows."""
+        return cls(values_ND, np.arange(len(values_ND)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def normalized(self, start: int, stop: int, device: torch.device | None = None) -> Tensor:
+        """Return some of the vectors at length one, in float32."""
+        block = torch.from_numpy(self.values_ND[self.rows[start:stop]].astype(np.float32)).to(device)
+        return torch.nn.functional.normalize(block, dim=1)
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """Neighbors of each vector, nearest first."""
+
+    cosine_Nk: np.ndarray
+    row_Nk: np.ndarray  # positions among the vectors of the other side
+
+
+def find_neighbors(
+    first: VectorRows, second: VectorRows, k: int, *, device: torch.device | None = None, title: str | None = None
+) -> tuple[Neighbors, Neighbors]:
+    """Return the k nearest vectors of the second side for each of the first, and the reverse.
+
+    Returns all vectors of a side that has fewer than k. Shows a progress bar if `title` is given.
+    """
+    forward, backward = _TopK(len(first), min(k, len(second)), device), _TopK(len(second), min(k, len(first)), device)
+    with Progress(title or "", len(first), enabled=title is not None) as progress:
+        for start in range(0, len(first), FIRST_BLOCK):
+            stop = min(start + FIRST_BLOCK, len(first))
+            first_BD = first.normalized(start, stop, device)
+            for second_start in range(0, len(second), SECOND_BLOCK):
+                second_stop = min(second_start + SECOND_BLOCK, len(second))
+                cosine_BC = first_BD @ second.normalized(second_start, second_stop, device).T
+                forward.add(slice(start, stop), cosine_BC, second_start)
+                backward.add(slice(second_start, second_stop), cosine_BC.T.contiguous(), start)
+            progress.update(stop, "sentences")
+    return forward.neighbors(), backward.neighbors()
+
+
+def find_neighbors_faiss(first: VectorRows, second: VectorRows, k: int) -> tuple[Neighbors, Neighbors]:
+    """Do the same with faiss, which searches the nearest clusters only and misses some neighbors.
+
+    On a CPU it is faster from some hundred thousand vectors on. It keeps one side in memory.
+    """
+    if not find_spec("faiss"):
+        raise BadInput("--faiss: the package faiss is not installed. Run pip install faiss-cpu, or omit the option.")
+    return _search_index(first, second, k), _search_index(second, first, k)
+
+
+class _TopK:
+    """The k largest similarities of each row so far."""
+
+    def __init__(self, rows: int, k: int, device: torch.device | None) -> None:
+        self.cosine = torch.full((rows, k), -torch.inf, device=device)
+        self.row = torch.zeros((rows, k), dtype=torch.long, device=device)
+
+    def add(self, rows: slice, cosine_BC: Tensor, offset: int) -> None:
+        k = self.cosine.shape[1]
+        cosine_Bk, position_Bk = cosine_BC.topk(min(k, cosine_BC.shape[1]), dim=1)
+        merged = torch.cat([self.cosine[rows], cosine_Bk], dim=1)
+        self.cosine[rows], selected_Bk = merged.topk(k, dim=1)
+        self.row[rows] = torch.cat([self.row[rows], position_Bk + offset], dim=1).gather(1, selected_Bk)
+
+    def neighbors(self) -> Neighbors:
+        return Neighbors(self.cosine.cpu().numpy(), self.row.cpu().numpy())
+
+
+def _search_index(query: VectorRows, base: VectorRows, k: int) -> Neighbors:
+    import faiss
+
+    clusters = round(4 * len(base) ** 0.5)
+    kind = "Flat" if len(base) < MIN_CLUSTERED else f"IVF{clusters},Flat"
+    index = faiss.index_factory(base.values_ND.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+    sample = VectorRows(base.values_ND, base.rows[:: max(1, len(base) // (64 * clusters))])
+    index.train(sample.normalized(0, len(sample)).numpy())
+    for start in range(0, len(base), FIRST_BLOCK):
+        index.add(base.normalized(start, start + FIRST_BLOCK).numpy())
+    if len(base) >= MIN_CLUSTERED:
+        index.nprobe = PROBED_CLUSTERS  # type: ignore[attr-defined]
+    found = [
+        index.search(query.normalized(start, start + FIRST_BLOCK).numpy(), min(k, len(base)))
+        for start in range(0, len(query), FIRST_BLOCK)
+    ]
+    cosine_Nk, row_Nk = (np.concatenate(part) for part in zip(*found, strict=True))
+    return Neighbors(np.where(row_Nk < 0, -1, cosine_Nk), np.maximum(row_Nk, 0))  # row -1: found fewer than k
+
+
+DEFAULT_NEIGHBORS = 4
+MARGINS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "ratio": lambda cosine, mean: np.divide(cosine, mean, out=np.zeros_like(cosine), where=mean != 0),
+    "distance": lambda cosine, mean: cosine - mean,
+    "absolute": lambda cosine, _: cosine,
+}
+
+
+@dataclass(frozen=True)
+class MinedPair:
+    """Two sentences that probably are translations, with their margin score."""
+
+    score: float
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class CandidatePairs:
+    """Rows of the two sides and their scores, best first."""
+
+    score_P: np.ndarray
+    first_P: np.ndarray
+    second_P: np.ndarray
+
+
+def mine(
+    model: Encoder | None,
+    first: str | os.PathLike[str],
+    second: str | os.PathLike[str],
+    *,
+    layer: int | None = None,
+    pooling: str = "mean",
+    margin: str = "ratio",
+    k: int = DEFAULT_NEIGHBORS,
+    threshold: float = 0.0,
+    vectors: tuple[str | os.PathLike[str], str | os.PathLike[str]] | None = None,
+    faiss: bool = False,
+) -> Iterator[MinedPair]:
+    """Find translations in two files of sentences. Works in bounded memory.
+
+    Args:
+        model: Encoder, see `load`. None if `vectors` is given.
+        first: One sentence per line, plain or compressed.
+        second: Sentences in the other language.
+        layer: Layer of the sentence vectors. [default: the universal layer of the model]
+        pooling: "mean" over all tokens, or "cls" for the first token.
+        margin: "ratio", "distance" or "absolute".
+        k: Number of neighbors in the margin.
+        threshold: Return pairs with a larger score.
+        vectors: Vectors of both files that `encode_file` wrote, in place of a model.
+        faiss: Search clusters of vectors with faiss: faster, approximate.
+
+    Returns:
+        An iterator over pairs with `score`, `source` and `target`, best first, each sentence at most once.
+
+    Raises:
+        BadInput: If a file or an option is invalid.
+
+    Example:
+        >>> for pair in mine(load(), "german.txt", "english.txt", threshold=1.05):
+        ...     print(pair.score, pair.source, pair.target)
+    """
+    check_margin(margin, k)
+    check_pooling(pooling)
+    if model is None and vectors is None:
+        raise BadInput("mine: no model and no vectors. Give a model, or the vectors of both files.")
+    files = SentenceFile(Path(first)), SentenceFile(Path(second))
+    with tempfile.TemporaryDirectory(prefix="crossling-mine-") as folder:
+        if vectors is None and model is not None:
+            layer = model.resolve_layer(layer)
+            vectors = Path(folder) / "first.npy", Path(folder) / "second.npy"
+            for file, path in zip(files, vectors, strict=True):
+                write_vectors(model, file, Path(path), layer, pooling, np.float32)
+        assert vectors is not None
+        one, other = (_read_distinct(file, Path(path)) for file, path in zip(files, vectors, strict=True))
+        if one.values_ND.shape[1] != other.values_ND.shape[1]:
+            widths = f"widths {one.values_ND.shape[1]} and {other.values_ND.shape[1]}"
+            raise BadInput(f"{vectors[0]} and {vectors[1]}: {widths}. Encode both files with one model.")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        neighbors = (
+            find_neighbors_faiss(one, other, k)
+            if faiss
+            else find_neighbors(one, other, k, device=device, title="search")
+        )
+        pairs = match_one_to_one(*neighbors, margin)
+        pairs = CandidatePairs(pairs.score_P, one.rows[pairs.first_P], other.rows[pairs.second_P])  # rows of the files
+    return _iter_pairs(pairs, *files, threshold)
+
+
+def mine_sentences(
+    model: Encoder,
+    first: list[str],
+    second: list[str],
+    *,
+    layer: int | None,
+    pooling: str,
+    margin: str,
+    k: int,
+    threshold: float,
+) -> list[MinedPair]:
+    """Find translations in two lists of sentences, see `Encoder.mine`."""
+    check_margin(margin, k)
+    sides = [list(dict.fromkeys(sentences)) for sentences in (first, second)]
+    if not all(sides):
+        return []
+    one, other = (VectorRows.all(model.encode(side, layer=layer, pooling=pooling)) for side in sides)
+    pairs = match_one_to_one(*find_neighbors(one, other, k, device=model.model.device), margin)
+    return list(_iter_pairs(pairs, sides[0], sides[1], threshold))
+
+
+def match_one_to_one(forward: Neighbors, backward: Neighbors, margin: str = "ratio") -> CandidatePairs:
+    """Select pairs greedily from the candidates of both directions, each row at most once.
+
+    Of candidates with equal scores, those of the first side come first.
+    """
+    first_mean, second_mean = (neighbors.cosine_Nk.mean(axis=1) for neighbors in (forward, backward))
+    best_second_N, score_N = _best_candidates(forward, first_mean, second_mean, margin)
+    best_first_M, score_M = _best_candidates(backward, second_mean, first_mean, margin)
+    first_P = np.concatenate([np.arange(len(best_second_N)), best_first_M])
+    second_P = np.concatenate([best_second_N, np.arange(len(best_first_M))])
+    score_P = np.concatenate([score_N, score_M])
+    order_P = np.argsort(-score_P, kind="stable")
+    free_first, free_second = bytearray(b"\1" * len(best_second_N)), bytearray(b"\1" * len(best_first_M))
+    accepted = []
+    rows = zip(order_P.tolist(), first_P[order_P].tolist(), second_P[order_P].tolist(), strict=True)
+    for candidate, first, second in rows:
+        if free_first[first] and free_second[second]:
+            free_first[first] = free_second[second] = 0
+            accepted.append(candidate)
+    return CandidatePairs(score_P[accepted], first_P[accepted], second_P[accepted])
+
+
+def check_margin(margin: str, k: int = DEFAULT_NEIGHBORS) -> None:
+    """Raise BadInput if there is no such margin, or `k` is below 1."""
+    if margin not in MARGINS:
+        raise BadInput(f"margin {margin!r}: no such margin{suggestion(margin, MARGINS)}")
+    if k < 1:
+        raise BadInput(f"k {k}: expected at least 1 neighbor.")
+
+
+def _iter_pairs(
+    pairs: CandidatePairs, sources: SentenceFile | list[str], targets: SentenceFile | list[str], threshold: float
+) -> Iterator[MinedPair]:
+    for score, first, second in zip(pairs.score_P, pairs.first_P, pairs.second_P, strict=True):
+        if score <= threshold:  # the best come first
+            return
+        yield MinedPair(float(score), sources[first], targets[second])
+
+
+def _best_candidates(
+    neighbors: Neighbors, own_mean_N: np.ndarray, other_mean_M: np.ndarray, margin: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the neighbor with the largest score for each row, and the score."""
+    mean_Nk = (own_mean_N[:, None] + other_mean_M[neighbors.row_Nk]) / 2
+    score_Nk = MARGINS[margin](neighbors.cosine_Nk, mean_Nk)
+    best_N1 = score_Nk.argmax(axis=1)[:, None]
+    row_N, score_N = (np.take_along_axis(values, best_N1, axis=1)[:, 0] for values in (neighbors.row_Nk, score_Nk))
+    return row_N, score_N
+
+
+def _read_distinct(sentences: SentenceFile, path: Path) -> VectorRows:
+    """Return the vectors of the distinct sentences of a file."""
+    values_ND = read_vectors(path)
+    if len(values_ND) != len(sentences):
+        counts = f"{len(values_ND)} vectors, but {sentences.file} has {len(sentences)} lines"
+        raise BadInput(f"{path}: {counts}. Encode the file again.")
+    return VectorRows(values_ND, sentences.distinct())

@@ -1,0 +1,392 @@
+"""`Encoder`: a model with its tokenizer that encodes sentences, aligns words and mines bitext, at any layer.
+
+Layer 0 is the embedding output, layer k the output of block k.
+"""
+# K layers, N sentences, B batch, L length, D width, S source tokens, T target tokens
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from crossling.core.errors import BadInput
+from crossling.core.progress import Progress
+from crossling.inference.hidden_states import (
+    BatchStates,
+    check_compatibility,
+    evaluation_mode,
+    iter_states,
+    max_input_length,
+    probe_encoder,
+    tokenize_sentences,
+)
+from crossling.inference.pooling import check_pooling, normalize_vectors, pool, to_normalized_tensor
+from crossling.inference.word_links import WordLinks, WordPair, check_methods, extract_links, join_word_pairs
+from crossling.model.pretrained import model_fingerprint
+
+if TYPE_CHECKING:
+    from crossling.inference.mining import MinedPair
+    from crossling.inference.pooling import Vectors
+
+
+class EncodeOptions(TypedDict, total=False):
+    """Options of `Encoder.encode` that do not change the type of its result."""
+
+    batch_size: int | None
+    layer: int | None
+    pooling: str
+    normalize_embeddings: bool
+    show_progress_bar: bool | None
+    device: str | torch.device | None
+
+
+class Encoder:
+    """A bidirectional `transformers` encoder and its tokenizer. `load` creates one from a folder or a name.
+
+    Args:
+        model: Model that returns its hidden states.
+        tokenizer: Fast tokenizer of the model, with a padding token.
+        name: Name in score rows and messages.
+        universal_layer: Default layer of sentence vectors. [default: two thirds of the layers]
+        seed: Random seed of the training, if known. It becomes part of score rows.
+
+    Attributes:
+        num_layers: Number of blocks.
+        hidden_size: Width of the hidden states.
+        max_length: Longest input in tokens.
+
+    Raises:
+        BadInput: If the model is a decoder or an encoder-decoder, or the tokenizer does not fit.
+
+    Example:
+        >>> model = load("runs/xlm_e")
+        >>> vectors = model.encode(["a sentence", "ein Satz"], normalize_embeddings=True)
+        >>> model.similarity(vectors, vectors)
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        name: str,
+        *,
+        universal_layer: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        check_compatibility(model, tokenizer, name)
+        self.model = model
+        self.tokenizer = tokenizer
+        self.name = name
+        self.seed = seed
+        self.max_length = max_input_length(model, tokenizer)
+        self.num_layers, self.hidden_size = probe_encoder(model, tokenizer, name)
+        # Check this after the probe: for a decoder, the fact that it is one is the more useful error.
+        if tokenizer.pad_token_id is None:
+            raise BadInput(
+                f"{name}: the tokenizer has no padding token. Give the tokenizer that the model was trained with."
+            )
+        self.universal_layer = (
+            round(self.num_layers * 2 / 3) if universal_layer is None else self.resolve_layer(universal_layer)
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Encoder({self.name!r}, num_layers={self.num_layers}, hidden_size={self.hidden_size}, "
+            f"universal_layer={self.universal_layer})"
+        )
+
+    @overload
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        convert_to_tensor: Literal[False] = ...,
+        convert_to_numpy: Literal[True] = ...,
+        **options: Unpack[EncodeOptions],
+    ) -> np.ndarray: ...
+
+    @overload
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        convert_to_tensor: bool = ...,
+        convert_to_numpy: bool = ...,
+        **options: Unpack[EncodeOptions],
+    ) -> np.ndarray | Tensor | list[Tensor]: ...
+
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        batch_size: int | None = None,
+        layer: int | None = None,
+        pooling: str = "mean",
+        normalize_embeddings: bool = False,
+        convert_to_tensor: bool = False,
+        convert_to_numpy: bool = True,
+        show_progress_bar: bool | None = None,
+        device: str | torch.device | None = None,
+    ) -> np.ndarray | Tensor | list[Tensor]:
+        """Compute sentence vectors. The arguments are those of Sentence Transformers, plus `layer` and `pooling`.
+
+        Args:
+            sentences: One sentence, or any iterable of sentences.
+            batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens]
+            layer: Layer of the vectors. [default: the universal layer of the model]
+            pooling: "mean" over all tokens, or "cls" for the first token.
+            normalize_embeddings: Scale the vectors to length one.
+            convert_to_tensor: Return a tensor on the device of the model in place of an array.
+            convert_to_numpy: Return an array. If False, return a list of tensors.
+            show_progress_bar: Show a progress bar. [default: False]
+            device: Move the model to this device first. [default: the device of the model]
+
+        Returns:
+            Vectors in float32: [N, D] for several sentences, [D] for a single string.
+
+        Raises:
+            BadInput: If a value is not a string, or the layer or pooling does not exist.
+
+        Example:
+            >>> model.encode("a sentence").shape
+            (384,)
+            >>> model.encode(["a sentence", "ein Satz"], normalize_embeddings=True).shape
+            (2, 384)
+        """
+        is_single = isinstance(sentences, str)
+        texts = _to_list(sentences)
+        if batch_size is not None and batch_size < 1:
+            raise BadInput(f"batch_size {batch_size}: expected a number of at least 1.")
+        if device is not None:
+            self.model.to(device)  # type: ignore[arg-type]
+        with Progress("encode", len(texts), enabled=bool(show_progress_bar)) as progress:
+            vectors_ND = self.encode_layers(
+                texts,
+                pooling,
+                [self.resolve_layer(layer)],
+                batch_size=batch_size,
+                on_batch=progress.advance if show_progress_bar else None,
+            )[0]
+        if normalize_embeddings:
+            vectors_ND = normalize_vectors(vectors_ND)
+        if convert_to_numpy and not convert_to_tensor:
+            return np.asarray(vectors_ND[0]) if is_single else vectors_ND
+        tensor_ND = torch.from_numpy(vectors_ND).to(self.model.device)
+        if is_single:
+            return tensor_ND[0]
+        return tensor_ND if convert_to_tensor else list(tensor_ND)
+
+    def encode_layers(
+        self,
+        sentences: Iterable[str],
+        pooling: str = "mean",
+        layers: Sequence[int] | None = None,
+        *,
+        batch_size: int | None = None,
+        on_batch: Callable[[int], None] | None = None,
+        translations: Iterable[str] | None = None,
+    ) -> np.ndarray:
+        """Compute sentence vectors of several layers.
+
+        Args:
+            sentences: Any iterable of sentences.
+            pooling: "mean" over all tokens, special tokens included as in XTREME, or "cls" for the first token.
+            layers: Layers of the vectors. [default: all]
+            batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens]
+            on_batch: Called with the number of sentences after each batch.
+            translations: A translation of each sentence, to plug in cross-attention (VECO §3.1). The states of the
+                sentence alone and those that attend to the translation are concatenated.
+
+        Returns:
+            Vectors in float32, [K, N, D], or [K, N, 2 D] with translations.
+
+        Raises:
+            BadInput: If a value is not a string, or the pooling does not exist.
+
+        Example:
+            >>> model.encode_layers(["a sentence", "ein Satz"]).shape  # embeddings and 6 blocks
+            (7, 2, 384)
+        """
+        check_pooling(pooling)
+        if isinstance(sentences, str):
+            raise BadInput("encode_layers: found one string. Give a list of sentences.")
+        layers = range(self.num_layers + 1) if layers is None else layers
+        ids, translation_ids, width = self._tokenize(sentences), None, self.hidden_size
+        if translations is not None:
+            self.check_cross_attention()
+            translation_ids, width = self._tokenize(translations), 2 * self.hidden_size
+        vectors_KND = np.empty((len(layers), len(ids), width), dtype=np.float32)
+        with evaluation_mode(self.model):
+            for rows, hidden, valid_BL in self._states(ids, batch_size=batch_size, translation_ids=translation_ids):
+                vectors_KND[:, rows] = pool([hidden[layer] for layer in layers], valid_BL, pooling).cpu().numpy()
+                if on_batch is not None:
+                    on_batch(len(rows))
+        return vectors_KND
+
+    def similarity(self, embeddings1: Vectors, embeddings2: Vectors) -> Tensor:
+        """Compute the cosine similarity of every vector of one set with every vector of another.
+
+        Args:
+            embeddings1: Vectors [N, D] or one vector [D], as an array, a tensor or a list.
+            embeddings2: Vectors [M, D] or one vector [D].
+
+        Returns:
+            Tensor [N, M].
+
+        Example:
+            >>> vectors = model.encode(["a sentence", "ein Satz"])
+            >>> model.similarity(vectors, vectors)
+        """
+        return to_normalized_tensor(embeddings1) @ to_normalized_tensor(embeddings2).T
+
+    def similarity_pairwise(self, embeddings1: Vectors, embeddings2: Vectors) -> Tensor:
+        """Compute the cosine similarity of vector i of one set with vector i of another.
+
+        Args:
+            embeddings1: Vectors [N, D] or one vector [D], as an array, a tensor or a list.
+            embeddings2: Vectors of the same shape.
+
+        Returns:
+            Tensor [N].
+
+        Example:
+            >>> model.similarity_pairwise(model.encode(english), model.encode(german))
+        """
+        return (to_normalized_tensor(embeddings1) * to_normalized_tensor(embeddings2)).sum(dim=-1)
+
+    def align(self, source: str, target: str, *, layer: int | None = None, method: str = "ot") -> WordLinks:
+        """Align the words of two sentences. Words are separated by whitespace.
+
+        Args:
+            source: Source sentence.
+            target: Target sentence.
+            layer: Layer whose states are compared. [default: the universal layer of the model]
+            method: "ot" (optimal transport), "argmax" or "itermax".
+
+        Returns:
+            Links (source word, target word), counted from 0.
+
+        Raises:
+            BadInput: If the layer or the method does not exist, or the pair is too long for the model.
+
+        Example:
+            >>> model.align("the white house", "la maison blanche")
+            [(0, 0), (1, 2), (2, 1)]
+        """
+        if not (isinstance(source, str) and isinstance(target, str)):
+            raise BadInput("align: expected two strings. For many pairs, use crossling.align with a file.")
+        [links] = self.align_pairs([(source.split(), target.split())], [self.resolve_layer(layer)], [method])
+        if links is None:
+            limit = f"{self.max_length} tokens that {self.name} can read"
+            raise BadInput(f"align: the pair is longer than the {limit}. Shorten it.")
+        return links[method][0]
+
+    def align_pairs(
+        self, pairs: Sequence[WordPair], layers: Sequence[int], methods: Sequence[str] = ("ot",)
+    ) -> list[dict[str, list[WordLinks]] | None]:
+        """Align pairs of word lists with several methods at several layers.
+
+        Args:
+            pairs: Words of a source and of a target sentence.
+            layers: Layers whose states are compared.
+            methods: Alignment methods.
+
+        Returns:
+            For each pair the links of each layer by method, or None if the pair is too long for the model.
+
+        Example:
+            >>> model.align_pairs([(["the", "house"], ["la", "maison"])], layers=[4])
+            [{'ot': [[(0, 0), (1, 1)]]}]
+        """
+        check_methods(methods)
+        inputs = join_word_pairs(pairs, self.tokenizer, self.name)
+        links: list[dict[str, list[WordLinks]] | None] = [None] * len(inputs)
+        fitting = [index for index, each in enumerate(inputs) if len(each.ids) <= self.max_length]
+        with evaluation_mode(self.model):
+            for rows, hidden, _ in self._states([inputs[index].ids for index in fitting]):
+                states_KBLD = torch.stack([hidden[layer] for layer in layers]).float().cpu().numpy()
+                for position, row in enumerate(rows):
+                    joint = inputs[fitting[row]]
+                    source_KSD, target_KTD = (states_KBLD[:, position, side] for side in (joint.source, joint.target))
+                    links[fitting[row]] = {
+                        method: [joint.to_word_links(found) for found in extract_links(source_KSD, target_KTD, method)]
+                        for method in methods
+                    }
+        return links
+
+    def mine(
+        self,
+        first: Iterable[str],
+        second: Iterable[str],
+        *,
+        layer: int | None = None,
+        pooling: str = "mean",
+        margin: str = "ratio",
+        k: int = 4,
+        threshold: float = 0.0,
+    ) -> list[MinedPair]:
+        """Find translations in two lists of sentences (Artetxe and Schwenk 2019).
+
+        Args:
+            first: Sentences in one language.
+            second: Sentences in the other language.
+            layer: Layer of the sentence vectors. [default: the universal layer of the model]
+            pooling: "mean" over all tokens, or "cls" for the first token.
+            margin: "ratio", "distance" or "absolute".
+            k: Number of neighbors in the margin.
+            threshold: Return pairs with a larger score.
+
+        Returns:
+            Pairs with `score`, `source` and `target`, best first, each sentence at most once.
+
+        Raises:
+            BadInput: If an option is invalid or a value is not a string.
+
+        Example:
+            >>> model.mine(["the house", "a dog"], ["ein Hund", "das Haus"])[0].target
+            'das Haus'
+        """
+        from crossling.inference.mining import mine_sentences  # imports this module
+
+        sides = _to_list(first), _to_list(second)
+        return mine_sentences(self, *sides, layer=layer, pooling=pooling, margin=margin, k=k, threshold=threshold)
+
+    def check_cross_attention(self) -> None:
+        """Raise BadInput if the model has no cross-attention to plug in."""
+        if not getattr(self.model.config, "cross_attention", False):
+            raise BadInput(
+                f"{self.name}: no cross-attention to plug in. Give a model of the recipe veco, or omit --plug-in."
+            )
+
+    def resolve_layer(self, layer: int | None) -> int:
+        """Return the layer, or the universal layer for None. Raise BadInput if it does not exist."""
+        if layer is None:
+            return self.universal_layer
+        if not 0 <= layer <= self.num_layers:
+            raise BadInput(
+                f"{self.name}: layer {layer} does not exist. Give one from 0 (embeddings) to {self.num_layers}."
+            )
+        return layer
+
+    def fingerprint(self) -> str:
+        """Return a hash of all weights. Encoders with the same hash compute the same vectors."""
+        return model_fingerprint(self.model)
+
+    def _tokenize(self, sentences: Iterable[str]) -> list[list[int]]:
+        return tokenize_sentences(_to_list(sentences), self.tokenizer, self.max_length, self.name)
+
+    def _states(self, ids: Sequence[list[int]], **options: Any) -> Iterator[BatchStates]:
+        return iter_states(self.model, ids, pad_id=self.tokenizer.pad_token_id or 0, **options)
+
+
+def _to_list(sentences: str | Iterable[str]) -> list[str]:
+    texts = [sentences] if isinstance(sentences, str) else list(sentences)
+    for row, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise BadInput(f"sentence {row}: expected a string, found {type(text).__name__}.")
+    return texts

@@ -1,0 +1,280 @@
+"""Transformer encoder as a Hugging Face model.
+
+Layer 0 is the output of the embeddings. Layer k is the output of block k.
+"""
+# B sequences, L positions, T positions of the paired sequence, H heads, D width
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AutoModel, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput
+
+from crossling.model.attention import (
+    AttentionMask,
+    CrossAttention,
+    KVCache,
+    PositionBias,
+    SelfAttention,
+    make_attention_mask,
+    uses_attention_kernel,
+)
+from crossling.model.config import CrosslingConfig
+from crossling.model.embedding import DisentangledEmbedding, init_weights
+from crossling.model.int8 import Int8LoadingMixin
+from crossling.model.kernels.device import supports_kernels
+from crossling.model.position import RelativePositionTable
+
+kernel: Any
+try:
+    from crossling.model.kernels import residual_gelu as kernel
+except (ImportError, AttributeError):  # Triton is missing or of another version
+    kernel = None
+
+
+def uses_block_kernels(hidden: Tensor) -> bool:
+    """Return True if kernels compute the fused residual-add, LayerNorm and GELU of a block."""
+    return kernel is not None and hidden.dtype == torch.bfloat16 and supports_kernels(hidden.device)
+
+
+class ResidualLayerNorm(nn.LayerNorm):
+    """LayerNorm of a hidden state, or of its sum with a residual branch to which dropout is applied.
+
+    It is computed in float32 and returned in the precision of autocast. A float32 output would be saved for the
+    backward pass and cast by each layer that reads it.
+    """
+
+    def forward(self, hidden: Tensor, branch: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+        dropout = dropout if self.training else 0.0
+        if branch is not None:
+            if hidden.dtype == branch.dtype and uses_block_kernels(hidden):
+                return kernel.add_and_norm(hidden, branch, self.weight, self.bias, epsilon=self.eps, dropout=dropout)
+            hidden = hidden + F.dropout(branch, dropout, self.training)
+        normed = super().forward(hidden)
+        device = hidden.device.type
+        return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
+
+
+class FeedForward(nn.Sequential):
+    """Feed-forward layer with GELU."""
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        into = nn.Linear(config.hidden_size, config.intermediate_size)
+        super().__init__(into, nn.GELU(), nn.Linear(config.intermediate_size, config.hidden_size))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        into, _, out = self
+        # The kernel reads the weights of the first linear layer, and would bypass an adapter or a hook on it.
+        if type(into) is not nn.Linear or into._forward_hooks or into._forward_pre_hooks:
+            return super().forward(hidden)
+        if not uses_block_kernels(hidden):
+            return super().forward(hidden)
+        return out(kernel.gelu(F.linear(hidden, into.weight), into.bias))
+
+
+class Embeddings(nn.Module):
+    """Sum of token and absolute position embeddings, normalized."""
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__()
+        self.tokens: nn.Embedding | DisentangledEmbedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.positions = (
+            nn.Embedding(config.max_position_embeddings, config.hidden_size) if config.absolute_positions else None
+        )
+        self.norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids_BL: Tensor, segments_BL: Tensor | None = None, past: int = 0) -> Tensor:
+        """Embed tokens. `past` is the number of tokens before them."""
+        hidden_BLD = self.tokens(ids_BL)
+        if self.positions is not None:
+            hidden_BLD = hidden_BLD + (
+                self.positions.weight[past : past + ids_BL.shape[1]]
+                if segments_BL is None
+                else self.positions(compute_position_ids(segments_BL))
+            )
+        return self.dropout(self.norm(hidden_BLD))
+
+
+def compute_position_ids(segments_BL: Tensor) -> Tensor:
+    """Return the position of each token in its own sequence, in packed rows."""
+    position_L = torch.arange(segments_BL.shape[1], device=segments_BL.device)
+    is_first_BL = F.pad(segments_BL[:, 1:] != segments_BL[:, :-1], (1, 0), value=True)
+    return position_L - torch.where(is_first_BL, position_L, 0).cummax(1).values
+
+
+class Block(GradientCheckpointingLayer):
+    """Self-attention, cross-attention if a paired sequence is given, and feed-forward, each with its LayerNorm."""
+
+    def __init__(self, config: CrosslingConfig, has_cross_attention: bool | None = None) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config)
+        self.attention_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.has_cross_attention = config.cross_attention if has_cross_attention is None else has_cross_attention
+        if self.has_cross_attention:
+            self.cross = CrossAttention(config)
+            self.cross_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+        self.is_pre_norm = config.norm == "pre"
+
+    def forward(
+        self,
+        hidden: Tensor,
+        bias: PositionBias | None,
+        mask: AttentionMask | None,
+        paired_BTD: Tensor | None = None,
+        paired_mask: AttentionMask | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        """Return the output of the block. `paired_BTD` are states of the paired sequence, `cache` is a decoder's."""
+        if self.is_pre_norm:
+            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias, mask, cache))
+            if paired_BTD is not None:
+                hidden = hidden + self.dropout(self.cross(self.cross_norm(hidden), paired_BTD, paired_mask, cache))
+            return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
+        hidden = self.attention_norm(hidden, self.attention(hidden, bias, mask, cache), self.dropout.p)
+        if paired_BTD is not None:
+            hidden = self.cross_norm(hidden, self.cross(hidden, paired_BTD, paired_mask, cache), self.dropout.p)
+        return self.feed_forward_norm(hidden, self.feed_forward(hidden), self.dropout.p)
+
+
+class CrosslingPreTrainedModel(Int8LoadingMixin, PreTrainedModel):
+    """Base class of all crossling models: initial weights, loading and saving."""
+
+    config: CrosslingConfig
+    config_class = CrosslingConfig
+    base_model_prefix = "encoder"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["Block"]  # noqa: RUF012 - as Hugging Face names it
+
+    def _init_weights(self, module: nn.Module) -> None:
+        init_weights(module, self.config.initializer_range)
+
+
+class CrosslingModel(CrosslingPreTrainedModel):
+    """Transformer encoder with gated relative position bias, without a head.
+
+    Args:
+        config: Configuration. The weights are initialized at random. Use `from_pretrained` to load weights.
+
+    Example:
+        >>> from transformers import AutoModel, AutoTokenizer
+        >>> import crossling
+        >>> folder = crossling.bundled.folder()
+        >>> model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+        >>> states = model(**tokenizer("the white house", return_tensors="pt")).last_hidden_state
+    """
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__(config)
+        self.embeddings = Embeddings(config)
+        self.relative = (
+            RelativePositionTable(config.relative_buckets, config.relative_max_distance, config.num_attention_heads)
+            if config.relative_positions
+            else None
+        )
+        self.blocks: Sequence[Block] = nn.ModuleList(  # type: ignore[assignment]
+            Block(config, number in config.cross_attention_blocks) for number in range(config.num_hidden_layers)
+        )
+        # Pre-norm leaves the sum of all branches without a norm. The heads need one last norm.
+        has_norm = config.norm == "pre" and config.final_norm
+        self.final_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps) if has_norm else None
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the token table."""
+        return self.embeddings.tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the token table."""
+        self.embeddings.tokens = value  # type: ignore[assignment]
+
+    def cross_attention_parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters of the cross-attention modules and their norms."""
+        for block in self.blocks:
+            if block.has_cross_attention:
+                yield from block.cross.parameters()
+                yield from block.cross_norm.parameters()
+
+    def check_length(self, tokens: int) -> None:
+        """Raise ValueError if a sequence of so many tokens is too long for the absolute positions."""
+        longest = self.config.max_position_embeddings
+        if self.config.absolute_positions and tokens > longest:
+            raise ValueError(f"sequence of {tokens} tokens: the model has {longest} positions. Truncate the text.")
+
+    def position_bias(self, length: int, for_kernel: bool, queries: int | None = None) -> PositionBias | None:
+        """Return the bias of a sequence of `length` tokens, or of its last `queries`."""
+        if self.relative is None:
+            return None
+        return PositionBias.create(self.relative(length), self.relative.saturation_distance, for_kernel, queries)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        encoder_segments: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        layers: int | None = None,
+        **_: Any,
+    ) -> BaseModelOutput | tuple[Any, ...]:
+        """Encode a batch of sequences.
+
+        Args:
+            input_ids: Token ids, [B, L].
+            attention_mask: 1 for tokens and 0 for padding, [B, L].
+            segments: For packed rows: number of the sequence each token belongs to, [B, L]. 0 is padding. A token
+                attends to its own sequence only.
+            encoder_hidden_states: States of the paired sequence, [B, T, D]. They switch cross-attention on.
+            encoder_attention_mask: 1 for tokens and 0 for padding of the paired sequence, [B, T].
+            encoder_segments: For packed rows: number of the sequence each paired state belongs to, [B, T].
+            output_hidden_states: Return the states of all layers too.
+            return_dict: False returns a tuple.
+            layers: Number of blocks to compute [default: `config.output_layer`, or all].
+
+        Returns:
+            The states of the last computed layer, [B, L, D], and of all layers if requested.
+
+        Raises:
+            ValueError: The sequence is too long, or the model has no cross-attention.
+        """
+        if encoder_hidden_states is not None and not all(block.has_cross_attention for block in self.blocks):
+            raise ValueError("encoder_hidden_states: the model has no cross-attention. Omit them.")
+        self.check_length(input_ids.shape[1])
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        hidden_BLD = self.embeddings(input_ids, segments)
+        # Bias and masks are the same in all layers.
+        dtype, shape = hidden_BLD.dtype, input_ids.shape
+        for_kernel = uses_attention_kernel(hidden_BLD.device, dtype, self.config.head_width)
+        bias = self.position_bias(shape[1], for_kernel)
+        make_mask = partial(make_attention_mask, shape, segments, dtype=dtype, for_kernel=for_kernel)
+        mask = make_mask(segments, attention_mask)
+        paired_mask = make_mask(encoder_segments, encoder_attention_mask)
+        states = [hidden_BLD]
+        for block in self.blocks[: self.config.output_layer if layers is None else layers]:
+            hidden_BLD = block(hidden_BLD, bias, mask, encoder_hidden_states, paired_mask)
+            states.append(hidden_BLD)
+        if self.final_norm is not None and len(states) > len(self.blocks):
+            hidden_BLD = self.final_norm(hidden_BLD)
+            states[-1] = hidden_BLD
+        output = BaseModelOutput(
+            last_hidden_state=hidden_BLD,
+            hidden_states=tuple(states) if output_hidden_states else None,
+        )
+        return output.to_tuple() if return_dict is False else output
+
+
+AutoModel.register(CrosslingConfig, CrosslingModel)

@@ -1,0 +1,1 @@
+"""Triton kernels beside their plain PyTorch versions."""

@@ -1,0 +1,164 @@
+r"""Multilingual and translation replaced token detection (MRTD and TRTD; XLM-E §2 and §3.1; ELECTRA).
+
+    L_G(x) = - sum over i in M of log p_G(x_i | x with M masked)                                          (1)
+    x'_i ~ p_G(x_i | x with M masked)  for i in M,    x'_i = x_i  elsewhere                               (2)
+    L_D(x) = - sum over all i of log p_D(z_i | x')               z_i: was x'_i replaced?                  (3)
+    L = L_G + lambda L_D
+    L_TRTD(e, f) = L_MRTD([e; f])                                [e; f]: <s> e </s> f </s>                (4, 5)
+
+Both losses are means, as in ELECTRA's code and unlike its equations: lambda = 50 belongs to means. A sample that equals
+the original token counts as original. Special tokens are scored too, padding is not. The generator loss of TRTD is TLM.
+"""
+# B rows, L positions, P tokens of all sequences, D width, V vocabulary, M masked positions
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, PROBABILITY, Bounds
+from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples
+from crossling.data.keyed_random import KeyedRandom
+from crossling.data.packing import Batch, Sequences
+from crossling.model.embedding import couple_token_tables
+from crossling.model.encoder import CrosslingModel
+from crossling.model.heads import LMHead, RTDHead
+from crossling.model.kernels.prediction import TokenPrediction
+from crossling.model.model_shape import ModelShape
+from crossling.objectives.mlm import gather_positions, mask_tokens, prediction_sums, prediction_terms
+from crossling.objectives.objective import (
+    FORWARD_AND_BACKWARD,
+    HeadMemory,
+    ModuleBuilders,
+    Network,
+    PretrainingObjective,
+    block_bytes,
+    encoder_bytes,
+    encoder_flops,
+    lm_head_flops,
+    matrix_weights,
+    token_mask,
+)
+
+
+@dataclass(frozen=True)
+class MRTD(PretrainingObjective):
+    """Multilingual replaced token detection on blocks of text."""
+
+    stream: ClassVar[Stream] = "text"
+    generator_term: ClassVar[str] = "mlm"
+    term: ClassVar[str] = "mrtd"
+
+    rate: Annotated[float, PROBABILITY] = 0.15  # masking rate, |M| / |x|; every masked position becomes <mask>
+    span: Annotated[float, AT_LEAST_1] = 1.0  # mean length of masked spans
+    lambda_: Annotated[float, AT_LEAST_0] = 50.0  # weight of the discriminator's mean loss
+    tokens: Annotated[int, AT_LEAST_1] = 1_048_576  # per step
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512  # tokens per sequence
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        return {self.generator_term: 1.0, self.term: self.lambda_}
+
+    def examples_per_step(self, mean_length: float) -> int:
+        return max(1, round(self.tokens / mean_length))
+
+    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:
+        def generator() -> CrosslingModel:
+            """Build a generator of the same width with fewer layers and no dropout (XLM-E App. A, XY-LENT §5)."""
+            own = {"num_hidden_layers": shape.generator_layers, "universal_layer": None, "cross_attention": False}
+            network = CrosslingModel(encoder.config.replace(**own, dropout=0.0, attention_dropout=0.0))
+            couple_token_tables(encoder.embeddings, network.embeddings, shape.token_table)
+            return network
+
+        return {
+            "generator": generator,
+            "generator_head": lambda: LMHead(encoder.config),
+            "rtd_head": lambda: RTDHead(encoder.config),
+        }
+
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+        return CorruptedExamples({"ids": self.mask(examples.sequences(), noise, mask)})
+
+    def mask(self, sequences: Sequences, noise: KeyedRandom, mask: int) -> Sequences:
+        """Mask sequences and add the noise with which the generator samples."""
+        return add_sampling_noise(mask_tokens(sequences, noise, mask, rate=self.rate, span=self.span), noise)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        masked, tokens = int(batch["masked"].sum()), int(token_mask(batch["targets"]).sum())
+        terms = (self.term, f"{self.term}_replaced", f"{self.term}_accuracy")
+        return dict.fromkeys(prediction_terms(self.generator_term), masked) | dict.fromkeys(terms, tokens)
+
+    def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
+        targets_BL, targets_M = batch["targets"], gather_positions(batch["targets"], batch["masked_at"])
+        prediction, corrupted_BL, logits_BL = self.detect(net, batch)
+        present_BL, replaced_BL = token_mask(targets_BL), corrupted_BL != targets_BL
+        loss_BL = F.binary_cross_entropy_with_logits(logits_BL, replaced_BL.float(), reduction="none")
+        return {
+            **prediction_sums(self.generator_term, prediction, targets_M, net.encoder.config.vocab_size),
+            self.term: loss_BL.where(present_BL, 0.0).sum(),
+            f"{self.term}_replaced": replaced_BL.sum(),
+            f"{self.term}_accuracy": (((logits_BL > 0) == replaced_BL) & present_BL).sum(),
+        }
+
+    def detect(self, net: Network, batch: Batch) -> tuple[TokenPrediction, Tensor, Tensor]:
+        """Return the generator's prediction at M, the text with its samples, and the discriminator's logits."""
+        position_M, segments = batch["masked_at"], batch["ids_segments"]
+        generator = net.parts["generator"]
+        hidden_MD = gather_positions(generator(batch["ids"], segments=segments).last_hidden_state, position_M)
+        prediction = net.parts["generator_head"].predict(
+            hidden_MD,
+            generator.embeddings.tokens.weight,
+            gather_positions(batch["targets"], position_M),
+            gather_positions(batch["noise"], position_M),
+        )
+        targets_BL = batch["targets"]
+        corrupted_BL = targets_BL.flatten().scatter(0, position_M, prediction.sampled_M).view_as(targets_BL)
+        logits_BL = net.parts["rtd_head"](net.encoder(corrupted_BL, segments=segments).last_hidden_state).float()
+        return prediction, corrupted_BL, logits_BL
+
+    def flops_per_token(self, net: Network, length: float) -> float:
+        encoder, generator = net.encoder, net.parts["generator"]
+        layers = encoder_flops(encoder, len(encoder.blocks), length)
+        layers += encoder_flops(generator, len(generator.blocks), length)
+        generator_head = lm_head_flops(encoder, net.parts["generator_head"]) * self.rate
+        return FORWARD_AND_BACKWARD * (layers + generator_head + 2 * matrix_weights(net.parts["rtd_head"]))
+
+    def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
+        networks = (net.encoder, net.parts["generator"])
+        # One block is recomputed at a time.
+        recomputed = max(block_bytes(network.config) for network in networks) if gradient_checkpointing else 0
+        return recomputed + sum(
+            encoder_bytes(network.config, len(network.blocks), gradient_checkpointing) for network in networks
+        )
+
+    def head_memory(self, net: Network, gradient_checkpointing: bool) -> HeadMemory:
+        generator = net.parts["generator"]
+        below = encoder_bytes(generator.config, len(generator.blocks), gradient_checkpointing)
+        return HeadMemory(table_gradients=1, predicted=self.rate, activation_bytes=below)
+
+
+@dataclass(frozen=True)
+class TRTD(MRTD):
+    """Translation replaced token detection: MRTD on joined translation pairs."""
+
+    stream: ClassVar[Stream] = "pairs"
+    generator_term: ClassVar[str] = "tlm"
+    term: ClassVar[str] = "trtd"
+
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+        return CorruptedExamples({"ids": self.mask(examples.joined_sequences(), noise, mask)})
+
+
+def add_sampling_noise(sequences: Sequences, noise: KeyedRandom) -> Sequences:
+    """Add one uniform number per position, with which the generator's distribution is sampled there.
+
+    The numbers are computed on the host, so they depend only on the position of the example in the global batch.
+    """
+    noise_P = noise.per_token("sample", sequences.sequence_ids, sequences.positions).astype(np.float32)
+    # A number just below 1 may be rounded up to 1.
+    noise_P = np.minimum(noise_P, 1 - 2**-24, dtype=np.float32)
+    return Sequences(sequences.lengths_N, {**sequences.tokens, "noise": noise_P})

@@ -1,0 +1,321 @@
+"""Memory and time of a run on given GPUs, for a recipe and for the sizes its paper trained."""
+# D width, F feed-forward, H heads, V vocabulary
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from crossling.core.hardware import ACCELERATORS, GIB, Accelerator
+from crossling.model.encoder import CrosslingModel
+from crossling.model.kernels.prediction import CHUNK_BYTES
+from crossling.objectives import Network, PretrainingObjective
+from crossling.recipes import RECIPES, has_size
+from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
+from crossling.recipes.recipe import OBJECTIVES, Recipe
+from crossling.train.optimizer import STACKED_BYTES, Muon
+from crossling.train.parallel import FROZEN_BYTES, MAX_STATE_FRACTION, MOMENT_BYTES, TRAINED_BYTES
+
+USABLE = 0.9  # of the memory: the rest is for the driver, fragmentation, and what is not counted here
+MAX_MICRO_TOKENS = 65_536  # larger micro-batches are no faster
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes on one GPU."""
+
+    states: float
+    activations: float
+    head: float
+    working: float
+    backward_end: float
+    head_peak: float
+    optimizer_step: float
+    sharded: bool  # states are sharded over the GPUs (FSDP2)
+
+    @property
+    def gib(self) -> float:
+        """Peak memory of a step."""
+        backward_start = self.states + self.activations + self.head + self.working
+        return max(backward_start, self.backward_end, self.head_peak, self.optimizer_step) / GIB
+
+    def fits(self, accelerator: Accelerator) -> bool:
+        """Return whether the memory of a GPU is enough."""
+        return self.gib <= USABLE * accelerator.memory_gib
+
+
+def estimate_memory(
+    recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad], accelerator: Accelerator, *, gpus: int = 1
+) -> MemoryEstimate:
+    """Return the memory of each GPU at the peak of a step. `net` may be on the meta device."""
+    states = sum(p.numel() * (TRAINED_BYTES if p.requires_grad else FROZEN_BYTES) for p in net.parameters())
+    queue = sum(buffer.numel() * buffer.element_size() for buffer in net.buffers())
+    too_large = states > MAX_STATE_FRACTION * accelerator.memory_gib * GIB
+    stacks = _stack_sizes(recipe, net)
+    states -= MOMENT_BYTES * sum(stacks)
+    wants_sharding = recipe.parallel == "fsdp" or (recipe.parallel == "auto" and too_large)
+    sharded = gpus > 1 and wants_sharding and not stacks  # Muon needs whole matrices
+    activations, head, below_head, micro_batches = 0.0, 0.0, 0.0, 0.0
+    table = 4.0 * net.encoder.config.vocab_size * net.encoder.config.hidden_size
+    for name, objective in recipe.objectives.items():
+        tokens = tokens_at_once(objective, loads[name], recipe.micro_tokens, gpus)
+        activations = max(activations, objective.activation_bytes(net, recipe.gradient_checkpointing) * tokens)
+        micro_batches += loads[name].tokens / gpus / tokens
+        lm_head = objective.head_memory(net, recipe.gradient_checkpointing)
+        if lm_head is not None:
+            head = max(head, table * lm_head.table_gradients)
+            logits = 2 * net.encoder.config.vocab_size * lm_head.predicted * tokens
+            chunk = min(CHUNK_BYTES, logits) + table / 2
+            below_head = max(below_head, lm_head.activation_bytes * tokens + chunk)
+    working = _gathered_bytes(net) if sharded else 2.0 * _block_parameters(net)
+    shards = gpus if sharded else 1
+    # The only micro-batch of a step finds no earlier gradients.
+    is_single = gpus == 1 and round(micro_batches) == 1 and not recipe.alternate
+    gradients = 4 * sum(p.numel() for p in net.parameters() if p.requires_grad) if is_single else 0
+    first_states = (states - gradients) / shards + queue
+    return MemoryEstimate(
+        first_states,
+        activations,
+        head,
+        working,
+        backward_end=states / shards + queue + working + 2 * table,
+        head_peak=first_states + head + working + below_head,
+        optimizer_step=states / shards + queue + STACKED_BYTES * max(stacks, default=0),
+        sharded=sharded,
+    )
+
+
+def fit_to_memory(
+    recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad], accelerator: Accelerator, *, gpus: int = 1
+) -> Recipe | None:
+    """Return the recipe with the largest micro-batch that fits, or None if none does.
+
+    Gradient checkpointing is used only if fewer than 8,192 tokens would fit without it.
+    """
+    for gradient_checkpointing, least in ((recipe.gradient_checkpointing, 8192), (True, 1)):
+        micro_tokens = MAX_MICRO_TOKENS
+        while micro_tokens >= max(least, *(objective.length for objective in recipe.objectives.values())):
+            candidate = recipe.replace(micro_tokens=micro_tokens, gradient_checkpointing=gradient_checkpointing)
+            if estimate_memory(candidate, net, loads, accelerator, gpus=gpus).fits(accelerator):
+                return candidate
+            micro_tokens //= 2
+    return None
+
+
+def tokens_at_once(objective: PretrainingObjective, load: ObjectiveLoad, micro_tokens: int, gpus: int) -> float:
+    """Return the tokens of a micro-batch on one GPU."""
+    own = load.tokens / gpus
+    return own if objective.has_in_batch_negatives else own / math.ceil(own / micro_tokens)
+
+
+def _stack_sizes(recipe: Recipe, net: Network) -> list[int]:
+    """Return the number of elements in each stack of matrices that Muon updates at once."""
+    optimizer = recipe.optimizer.build(net)
+    if not isinstance(optimizer, Muon):
+        return []
+    return [sum(weight.numel() for weight in weights) for _, weights in optimizer.stacks()]
+
+
+def _block_parameters(net: Network) -> int:
+    return sum(p.numel() for block in _blocks(net) for p in block.parameters())
+
+
+def _gathered_bytes(net: Network) -> float:
+    """Return the gathered bytes of FSDP2: two blocks in bfloat16 with gradients, and all else with gradients."""
+    block = max(sum(p.numel() for p in block.parameters()) for block in _blocks(net))
+    rest = sum(p.numel() for p in net.parameters()) - _block_parameters(net)
+    return 2 * (2 + 4) * block + (4 + 4) * rest
+
+
+def _blocks(net: Network) -> Iterator[nn.Module]:
+    for part in (net.encoder, *net.parts.values()):
+        if isinstance(part, CrosslingModel):
+            yield from part.blocks
+
+
+FILE = Path(__file__).with_name("measured.json")
+CHECKPOINTING_FLOPS = 4 / 3  # of those of the model: the forward pass twice, the backward pass once
+
+
+@dataclass(frozen=True)
+class ThroughputRecord:
+    """Measured throughput of one run of the trainer on one GPU."""
+
+    date: str
+    gpu: str  # a key of `hardware.ACCELERATORS`
+    recipe: str
+    width: int
+    micro_tokens: int
+    gradient_checkpointing: bool
+    flops_per_token: float
+    tokens_per_second: float
+    peak_gib: float | None
+
+    @property
+    def mfu(self) -> float:
+        """Fraction of the vendor's peak that was reached."""
+        return self.tokens_per_second * self.flops_per_token / ACCELERATORS[self.gpu].peak_flops
+
+
+@cache
+def throughput_records() -> list[ThroughputRecord]:
+    """Return the bundled measurements."""
+    rows = json.loads(FILE.read_text(encoding="utf-8"))
+    return [ThroughputRecord(**{field.name: row[field.name] for field in fields(ThroughputRecord)}) for row in rows]
+
+
+def mfu(recipe: Recipe, records: Sequence[ThroughputRecord] | None = None) -> float:
+    """Return the MFU at the width of the recipe, from the fastest run of each width without checkpointing."""
+    records = throughput_records() if records is None else records
+    best: dict[int, float] = {}
+    for record in records:
+        if not record.gradient_checkpointing:
+            best[record.width] = max(best.get(record.width, 0.0), record.mfu)
+    points = sorted((math.log(width), share) for width, share in best.items())
+    at = math.log(recipe.model.width)
+    for (low, first), (high, second) in pairwise(points):
+        if low <= at <= high:
+            return first + (second - first) * (at - low) / (high - low)
+    return points[0][1] if at < points[0][0] else points[-1][1]
+
+
+def tokens_per_second(recipe: Recipe, flops_per_token: float, accelerator: Accelerator, gpus: int) -> float:
+    """Return the throughput of all GPUs together."""
+    flops = flops_per_token * (CHECKPOINTING_FLOPS if recipe.gradient_checkpointing else 1)
+    return gpus * accelerator.peak_flops * mfu(recipe) / flops
+
+
+# Hardware of the papers, and time where they give it.
+HARDWARE = {
+    ("xlm_r", "base"): "500 V100-32GB",
+    ("xlm_r", "large"): "500 V100-32GB",
+    ("xlm_e", "base"): "64 A100, 1.7 days",
+    ("infoxlm", "base"): "64 V100-32GB",
+    ("infoxlm", "large"): "64 V100-32GB",
+    ("xy_lent", "base"): "128 A100-40GB",
+    ("xy_lent", "large"): "128 A100-40GB",
+    ("xy_lent", "xl"): "512 A100-80GB",
+    ("veco", "large"): "64 V100-32GB",
+}
+# XLM-E, Table 4: FLOPs of the whole run. Those of InfoXLM come on top of XLM-R's, from which it is initialized.
+TABLE_4 = {("xlm_r", "base"): 9.6e21, ("infoxlm", "base"): 1.7e20, ("xlm_e", "base"): 9.5e19}
+TABLE_4_WITHOUT_TRTD = 6.3e19
+
+VOCABULARY_SIZE = 250_002  # of the papers
+PUBLISHED_SIZES = ("base", "large", "xl")
+LoadsOf = Callable[[Recipe], Mapping[str, ObjectiveLoad]]
+
+
+@dataclass(frozen=True)
+class RunEstimate:
+    """Predicted memory and time of a run."""
+
+    accelerator: Accelerator
+    gpus: int
+    memory: MemoryEstimate  # of each GPU
+    tokens_per_second: float  # of all GPUs
+    days: float
+
+    @property
+    def hardware(self) -> str:
+        """Number and name of the GPUs."""
+        return f"{self.gpus} x {self.accelerator.name}"
+
+    @property
+    def fits(self) -> bool:
+        """Each GPU has enough memory."""
+        return self.memory.fits(self.accelerator)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the estimate as a JSON object."""
+        return {
+            "gpu": self.accelerator.name,
+            "gpus": self.gpus,
+            "memory_gib": self.memory.gib,
+            "fits": self.fits,
+            "sharded": self.memory.sharded,
+            "tokens_per_second": self.tokens_per_second,
+            "days": self.days,
+        }
+
+
+def estimate_run(
+    recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad], accelerator: Accelerator, *, gpus: int = 1
+) -> RunEstimate:
+    """Return memory and time of a run. `net` may be on the meta device."""
+    throughput = tokens_per_second(recipe, flops_per_token(recipe, net, loads)["full"], accelerator, gpus)
+    memory = estimate_memory(recipe, net, loads, accelerator, gpus=gpus)
+    return RunEstimate(accelerator, gpus, memory, throughput, total_tokens(recipe, loads) / throughput / 86_400)
+
+
+@dataclass(frozen=True)
+class PublishedSize:
+    """A size as its paper trained it, predicted for given GPUs."""
+
+    size: str
+    parameters: int
+    recipe: Recipe  # with the micro-batch that fits
+    estimate: RunEstimate
+    flops: dict[str, float]  # of the whole run, in both conventions
+    paper: str  # hardware, time and FLOPs that the paper reports
+
+    def dump(self) -> dict[str, Any]:
+        """Return size, estimate and published figures as a JSON object."""
+        return {
+            "size": self.size,
+            "parameters": self.parameters,
+            "micro_tokens": self.recipe.micro_tokens,
+            "gradient_checkpointing": self.recipe.gradient_checkpointing,
+            **self.estimate.dump(),
+            "flops": self.flops,
+            "paper": self.paper,
+        }
+
+
+def published_sizes(
+    recipe: Recipe, loads_of: LoadsOf, vocabulary_size: int, accelerator: Accelerator, *, gpus: int = 1
+) -> Iterator[PublishedSize]:
+    """Yield Base, Large and XL of a recipe with its objectives, unless it has objectives that the paper's lacks."""
+    off = dict.fromkeys(name for name in OBJECTIVES if name not in recipe.objectives)
+    for size in PUBLISHED_SIZES:
+        if recipe.name not in RECIPES or not has_size(recipe.name, size):
+            continue
+        sized = RECIPES[recipe.name](size).replace(**off)
+        if {*sized.objectives} != {*recipe.objectives}:
+            continue
+        net, loads = build_meta_network(sized, vocabulary_size), loads_of(sized)
+        smallest = sized.replace(gradient_checkpointing=True, micro_tokens=sized.model.max_length)
+        sized = fit_to_memory(sized, net, loads, accelerator, gpus=gpus) or smallest
+        tokens = total_tokens(sized, loads)
+        yield PublishedSize(
+            size=size,
+            parameters=sum(count_parameters(net).values()),
+            recipe=sized,
+            estimate=estimate_run(sized, net, loads, accelerator, gpus=gpus),
+            flops={kind: flops * tokens for kind, flops in flops_per_token(sized, net, loads).items()},
+            paper=published_figures(recipe.name, size),
+        )
+
+
+def published_figures(recipe: str, size: str) -> str:
+    """Return hardware, time and FLOPs that the paper reports. Empty if it reports none."""
+    hardware, flops = HARDWARE.get((recipe, size)), TABLE_4.get((recipe, size))
+    return "; ".join([*([hardware] if hardware else []), *([f"{flops:.1e} FLOPs"] if flops else [])])
+
+
+def published_cost(recipe: Recipe) -> dict[str, float]:
+    """Return the FLOPs of a whole run in both conventions, with the batch size of the paper and full sequences."""
+    loads = {
+        name: ObjectiveLoad(objective.examples_per_step(objective.length), objective.length)
+        for name, objective in recipe.objectives.items()
+    }
+    per_token = flops_per_token(recipe, build_meta_network(recipe, VOCABULARY_SIZE), loads)
+    return {convention: flops * total_tokens(recipe, loads) for convention, flops in per_token.items()}

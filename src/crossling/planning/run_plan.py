@@ -1,0 +1,137 @@
+"""Plan of a pre-training run: sampling, parameters, FLOPs, memory and time, computed without training."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crossling.core.hardware import Accelerator, get_accelerator
+from crossling.data.example_sampler import most_paired_language
+from crossling.data.shards import Shards
+from crossling.planning.estimate import PublishedSize, RunEstimate, estimate_run, published_sizes
+from crossling.planning.plan_page import write_page
+from crossling.planning.sampling_preview import (
+    SamplingPreview,
+    format_key,
+    objective_loads,
+    preview_rules,
+    preview_text,
+)
+from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
+from crossling.recipes.recipe import Recipe
+from crossling.sampling import MOST_PAIRED, Pair
+
+
+@dataclass(frozen=True)
+class PretrainingPlan:
+    """Sampling, size and cost of a run."""
+
+    recipe: Recipe
+    parameters: dict[str, int]  # by module
+    flops_per_token: dict[str, float]  # by convention
+    loads: dict[str, ObjectiveLoad]  # by objective
+    text: SamplingPreview[str] | None
+    pairs: SamplingPreview[Pair] | None  # None also if the rule of the recipe is infeasible
+    rules: dict[str, SamplingPreview[Pair] | str]  # pairs under each rule, or the error of an infeasible one
+    estimate: RunEstimate
+    published: list[PublishedSize]  # sizes of the recipe's paper on the same GPUs
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean over steps on text and on pairs, if they alternate."""
+        return total_tokens(self.recipe, self.loads) / self.recipe.steps
+
+    @property
+    def pair_description(self) -> str:
+        """The pairs that are used, in words."""
+        sampling = self.recipe.sampling
+        if sampling.pivot != MOST_PAIRED or self.pairs is None:
+            return sampling.pair_description
+        return f"{sampling.pair_description}, {most_paired_language(self.pairs.counts)},"
+
+    def dump(self) -> dict[str, Any]:
+        """Return the plan as the JSON object that `crossling plan --json` prints."""
+        streams: dict[str, SamplingPreview[Any] | None] = {"text": self.text, "pairs": self.pairs}
+        previews = {stream: preview for stream, preview in streams.items() if preview is not None}
+        return {
+            "recipe": self.recipe.dump(),
+            "parameters": sum(self.parameters.values()),
+            "parameters_by_part": self.parameters,
+            "flops_per_token": self.flops_per_token,
+            "tokens_per_step": self.tokens_per_step,
+            **self.estimate.dump(),
+            "published": [size.dump() for size in self.published],
+            "examples_per_step": {name: load.examples for name, load in self.loads.items()},
+            "counts": {
+                stream: {format_key(key): n for key, n in preview.counts.items()}
+                for stream, preview in previews.items()
+            },
+            "rates": {stream: preview.dump()["rates"] for stream, preview in previews.items()},
+            "epochs": {stream: preview.dump()["epochs"] for stream, preview in previews.items()},
+            "rules": {
+                rule: {"cannot": preview} if isinstance(preview, str) else preview.dump()
+                for rule, preview in self.rules.items()
+            },
+        }
+
+
+def build_plan(recipe: Recipe, shards: Shards, accelerator: Accelerator, gpus: int = 1) -> PretrainingPlan:
+    """Return the plan of a recipe on shards and GPUs."""
+    recipe.check()
+    text, rules = preview_text(recipe, shards), preview_rules(recipe, shards)
+    rule = recipe.sampling.pair_rule
+    strict, relaxed = rules.get(rule), rules.get(f"{rule} relaxed")
+    pairs = strict if isinstance(strict, SamplingPreview) else relaxed
+    assert pairs is None or isinstance(pairs, SamplingPreview)  # every relaxed rule is feasible
+    loads = {**(text.loads if text else {}), **(pairs.loads if pairs else {})}
+    loads = {name: loads[name] for name in recipe.objectives}
+    net = build_meta_network(recipe, shards.vocabulary_size)
+    published = published_sizes(
+        recipe,
+        lambda other: objective_loads(other, shards, text, pairs),
+        shards.vocabulary_size,
+        accelerator,
+        gpus=gpus,
+    )
+    return PretrainingPlan(
+        recipe,
+        count_parameters(net),
+        flops_per_token(recipe, net, loads),
+        loads,
+        text,
+        pairs if pairs is strict or recipe.sampling.relax else None,
+        rules,
+        estimate_run(recipe, net, loads, accelerator, gpus=gpus),
+        [*published],
+    )
+
+
+def plan(
+    recipe: Recipe, shards: Shards, out: str | os.PathLike[str] | None = None, *, gpus: int = 1, gpu: str | None = None
+) -> PretrainingPlan:
+    """Compute sampling, epochs, parameters, FLOPs, memory and time of a recipe. Trains nothing.
+
+    Args:
+        recipe: Recipe to plan.
+        shards: Tokenized data; only its manifest is read.
+        out: HTML file to write the plan to.
+        gpus: Number of GPUs.
+        gpu: Name of the GPU, for instance `h100` [default: the one here, or an H200].
+
+    Returns:
+        The plan. Its `dump()` is a JSON object.
+
+    Raises:
+        BadInput: The recipe contradicts itself, or the shards lack data that it needs.
+
+    Example:
+        >>> shards = crossling.Shards.open("shards")
+        >>> crossling.plan(crossling.recipes.xlm_e("base"), shards, gpus=8, gpu="h100").estimate.hardware
+        '8 x H100-80GB'
+    """
+    planned = build_plan(recipe, shards, get_accelerator(gpu), gpus)
+    if out is not None:
+        write_page(planned, shards.path, Path(out))
+    return planned

@@ -1,0 +1,89 @@
+"""Build the network of a recipe, and load that of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from crossling.model.encoder import CrosslingModel
+from crossling.objectives import Network
+from crossling.recipes.recipe import Recipe
+from crossling.train import checkpoint
+from crossling.vocabulary.vocabulary import Vocabulary
+
+
+def build_network(recipe: Recipe, vocabulary_size: int) -> Network:
+    """Return the network of a recipe with random initial weights by its seed."""
+    torch.manual_seed(recipe.seed)
+    encoder = CrosslingModel(recipe.model.to_config(vocabulary_size))
+    parts: dict[str, torch.nn.Module] = {}
+    for objective in recipe.objectives.values():
+        for name, build in objective.modules(encoder, recipe.model).items():
+            if name not in parts:
+                parts[name] = build()
+    return Network(encoder, parts)
+
+
+def load_run(path: Path) -> Network:
+    """Return the network of a run at its latest complete checkpoint."""
+    saved = checkpoint.latest_valid_checkpoint(Path(path))
+    recipe = Recipe.load(Path(path) / "recipe.json")
+    net = build_network(recipe, Vocabulary.load(Path(path) / "vocab").size)
+    checkpoint.load_weights(saved, net)
+    return net
+
+
+@dataclass(frozen=True)
+class ObjectiveLoad:
+    """Examples of one objective in one step."""
+
+    examples: int
+    length: float  # mean tokens of an example, without padding
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of one step."""
+        return self.examples * self.length
+
+
+def total_tokens(recipe: Recipe, loads: Mapping[str, ObjectiveLoad]) -> float:
+    """Return the tokens of a whole run."""
+    return sum(load.tokens * recipe.stream_steps(recipe.objectives[name].stream) for name, load in loads.items())
+
+
+def build_meta_network(recipe: Recipe, vocabulary_size: int) -> Network:
+    """Return the network on the meta device, without weights."""
+    with torch.device("meta"):
+        return build_network(recipe, vocabulary_size)
+
+
+def count_parameters(net: Network) -> dict[str, int]:
+    """Return the parameters of each module. Shared ones are counted in the first module that has them."""
+    counted: set[int] = set()
+    sizes: dict[str, int] = {}
+    for name, part in {"encoder": net.encoder, **dict(net.parts.items())}.items():
+        new = {id(parameter): parameter.numel() for parameter in part.parameters() if id(parameter) not in counted}
+        counted |= {*new}
+        sizes[name] = sum(new.values())
+    return sizes
+
+
+def count_layer_parameters(net: Network) -> int:
+    """Return the parameters of the encoder without its embeddings."""
+    return sum(parameter.numel() for block in net.encoder.blocks for parameter in block.parameters())
+
+
+def flops_per_token(recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad]) -> dict[str, float]:
+    """Return the FLOPs per token of the forward and backward pass in two conventions.
+
+    `full`: all matrices, heads and attention, averaged over the tokens of a step, for MFU.
+    `paper`: 6 per weight of the encoder's layers, which seems to be the convention of XLM-E's Table 4.
+    """
+    flops = sum(recipe.objectives[name].flops_per_token(net, load.length) * load.tokens for name, load in loads.items())
+    return {
+        "full": flops / sum(load.tokens for load in loads.values()),
+        "paper": 6.0 * count_layer_parameters(net),
+    }

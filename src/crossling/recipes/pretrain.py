@@ -1,0 +1,231 @@
+"""Pre-train the network of a recipe on shards, into a run folder."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from crossling.core.distributed import is_main_process, main_process_first, process_group, rank, world_size
+from crossling.core.errors import BadInput, Failed
+from crossling.core.hardware import device_name, local_accelerator
+from crossling.core.progress import format_count, format_duration, print_status
+from crossling.data.batches import Batches
+from crossling.data.example_sampler import pair_counts
+from crossling.data.shards import Shards
+from crossling.model.encoder import CrosslingModel
+from crossling.objectives import Network
+from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
+from crossling.recipes.network import ObjectiveLoad, build_network, flops_per_token
+from crossling.recipes.recipe import Recipe
+from crossling.train.health import DiscriminatorGuard
+from crossling.train.meters import Machine, TrainingCost
+from crossling.train.resampling import Resampling
+from crossling.train.run_folder import InitSource, RunFolder, same_models
+from crossling.train.step import Schedule
+from crossling.train.trainer import Probe, Trainer
+from crossling.vocabulary.vocabulary import Vocabulary, copy_vocabulary
+
+
+def pretrain(
+    recipe: Recipe,
+    shards: Shards,
+    out: str | os.PathLike[str],
+    *,
+    probe: Probe | None = None,
+    probe_every: int = 0,
+    workers: int | None = None,
+    init: InitialModel | str | os.PathLike[str] | None = None,
+) -> Network:
+    """Pre-train a model. Resumes from the latest checkpoint in `out`.
+
+    Args:
+        recipe: All settings of the run.
+        shards: Tokenized data.
+        out: Run folder for checkpoints, metrics and vocabulary.
+        probe: Function of the network that returns metrics to log.
+        probe_every: Steps between two probes; 0 probes before the first step and at the end.
+        workers: Data loader processes [default: by the machine].
+        init: Model to initialize from; the recipe takes its architecture [default: random weights].
+
+    Returns:
+        The trained network.
+
+    Raises:
+        BadInput: The recipe contradicts itself, the shards or the run in `out`.
+
+    Example:
+        >>> shards = crossling.Shards.open("shards")
+        >>> crossling.pretrain(crossling.recipes.xlm_e("small"), shards, "runs/xlm_e")
+    """
+    out = Path(out)
+    recipe, model, source = _prepare_init(recipe, out, init)
+    recipe.check()
+    # Cross-attention that the model already has was trained before and needs no frozen phase.
+    freeze_steps = recipe.freeze_steps if source and CROSS_ATTENTION in source.new else 0
+    if freeze_steps >= recipe.steps:
+        raise BadInput(
+            f"recipe {recipe.name}: freeze_steps is {freeze_steps} and steps only {recipe.steps}, so only"
+            " cross-attention would be trained. Set a lower freeze_steps."
+        )
+    schedule = Schedule(
+        steps=recipe.steps,
+        lr=recipe.lr,
+        log_every=recipe.log_every,
+        checkpoint_every=recipe.checkpoint_every,
+        probe_every=probe_every,
+        reduction=recipe.reduction,
+        freeze_steps=freeze_steps,
+    )
+    with process_group() as device:
+        if workers is None:
+            workers = _default_workers(device)
+        return _train(
+            recipe, shards, out, schedule, probe=probe, workers=workers, model=model, source=source, device=device
+        )
+
+
+def _train(
+    recipe: Recipe,
+    shards: Shards,
+    out: Path,
+    schedule: Schedule,
+    *,
+    probe: Probe | None,
+    workers: int,
+    model: InitialModel | None,
+    source: InitSource | None,
+    device: torch.device,
+) -> Network:
+    """Train in one process of the run."""
+    new = source.new if source else []
+    batches = Batches(
+        shards,
+        recipe.objectives,
+        recipe.sampling,
+        seed=recipe.seed,
+        micro_tokens=recipe.micro_tokens,
+        alternate=recipe.alternate,
+        rank=rank(),
+        world_size=world_size(),
+    )
+    resampling = Resampling(recipe.dro, batches, recipe.objectives, steps=recipe.steps, run=out) if recipe.dro else None
+    with main_process_first():
+        run = RunFolder(out, recipe.dump(), shards.fingerprint, init_source=source, data=_data_counts(shards, recipe))
+        if is_main_process():
+            copy_vocabulary(shards.vocabulary_path, run.path / "vocab")
+    net = build_network(recipe, shards.vocabulary_size)
+    if model is not None and not run.has_checkpoint:
+        summary = model.initialize(net, Vocabulary.load(shards.vocabulary_path), recipe.seed)
+        if is_main_process():
+            modules = ", ".join(new) or "none"
+            warnings.warn(f"initialized from {model.name}: {summary}; new modules: {modules}.", stacklevel=3)
+    if recipe.gradient_checkpointing:
+        _enable_gradient_checkpointing(net)
+    loads = {
+        name: ObjectiveLoad(batches.samplers[name].examples_per_step, length)
+        for name, length in batches.mean_lengths.items()
+    }
+    cost = TrainingCost(flops_per_token(recipe, net, loads), describe_machine(device))
+    try:
+        Trainer(
+            net,
+            objectives=recipe.objectives,
+            batches=batches,
+            optimizer=recipe.optimizer,
+            schedule=schedule,
+            run=run,
+            device=device,
+            cost=cost,
+            workers=workers,
+            probe=probe,
+            discriminator_guard=DiscriminatorGuard(run.checkpoints, recipe.lr) if source else None,
+            unfrozen=_new_parameters(net, new),
+            parallel=recipe.parallel,
+            resampling=resampling,
+        ).fit()
+    except torch.OutOfMemoryError:
+        raise Failed(f"{device.type}: out of memory. {_memory_hint(recipe)}") from None
+    if is_main_process():
+        run.write_cost(cost.summary(recipe.steps))
+        print_status(f"trained {recipe.steps:,} steps: {_summarize(cost)}")
+    return net
+
+
+def describe_machine(device: torch.device) -> Machine:
+    """Return name and peak FLOP/s of all devices of the run, which are taken to be alike."""
+    accelerator = local_accelerator() if device.type == "cuda" else None
+    name, number = device_name(device), world_size()
+    if device.type == "cuda":
+        name = f"{number} x {name}"
+    return Machine(name, number * accelerator.peak_flops if accelerator else None)
+
+
+def _enable_gradient_checkpointing(net: Network) -> None:
+    for module in (net.encoder, *net.parts.values()):
+        if isinstance(module, CrosslingModel):
+            module.gradient_checkpointing_enable()
+
+
+def _memory_hint(recipe: Recipe) -> str:
+    hint = f"Resume with gradient_checkpointing=true or a smaller micro_tokens (now {recipe.micro_tokens})."
+    if recipe.xlco and recipe.xlco.has_in_batch_negatives:  # which are never split into micro-batches
+        hint += f" If that fails, start a new run with fewer xlco.pairs (now {recipe.xlco.pairs})."
+    return hint
+
+
+def _summarize(cost: TrainingCost) -> str:
+    """Return tokens, time, FLOPs and MFU in one line."""
+    times = [f"{format_duration(seconds)} on {name}" for name, seconds in cost.seconds.items() if seconds]
+    mfu = [f"MFU {cost.mfu:.2f}"] if cost.mfu else []
+    flops = f"{cost.flops['paper']:.2e} FLOPs as the paper counts ({cost.flops['full']:.2e} full)"
+    return ", ".join([f"{format_count(cost.tokens)} tokens in {' and '.join(times)}", flops, *mfu])
+
+
+def _default_workers(device: torch.device) -> int:
+    """Return the data loader processes of one training process."""
+    if device.type == "cpu":
+        return 0  # they would compete with the network for cores
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(12, (os.cpu_count() or 1) // processes - 2))
+
+
+def _prepare_init(
+    recipe: Recipe, out: Path, init: InitialModel | str | os.PathLike[str] | None
+) -> tuple[Recipe, InitialModel | None, InitSource | None]:
+    """Return the recipe with the architecture of the model, the model if it is needed, and its description."""
+    if init is None:
+        return recipe, None, None
+    if not isinstance(init, InitialModel):
+        source = RunFolder.read_init_source(out)
+        if source is not None and same_models(source.models, {"model": str(init)}):
+            # The run resumes from its own checkpoint: the model may be gone.
+            return recipe.replace(model=Recipe.load(Path(out) / "recipe.json").model), None, source
+        init = InitialModel.load(init)
+    recipe = init.adapt(recipe)
+    if init.generator_name and not recipe.has_rtd:
+        raise BadInput(f"recipe {recipe.name}: trains no generator, but {init.generator_name} was given. Omit it.")
+    return recipe, init, InitSource(init.names, init.new_modules(recipe))
+
+
+def _new_parameters(net: Network, new: Sequence[str]) -> list[str]:
+    """Return the names of all parameters in new modules."""
+    parameters = {parameter for name in new if name in net.parts for parameter in net.parts[name].parameters()}
+    if CROSS_ATTENTION in new:
+        parameters |= {*net.encoder.cross_attention_parameters()}
+    return [name for name, parameter in net.named_parameters() if parameter in parameters]
+
+
+def _data_counts(shards: Shards, recipe: Recipe) -> dict[str, Any]:
+    """Return tokens by language and pairs by language pair, for readers of the run who do not have the shards."""
+    streams = {objective.stream for objective in recipe.objectives.values()}
+    text = shards.manifest["text"] if "text" in streams else {}
+    pairs = pair_counts(shards, recipe.sampling.pivot) if "pairs" in streams else {}
+    return {
+        "text": {language: entry["tokens"] for language, entry in text.items()},
+        "pairs": [[a, b, count] for (a, b), count in pairs.items()],
+    }

@@ -1,0 +1,350 @@
+"""Recipe: all settings of a pre-training run.
+
+A recipe is a frozen value. A variation states its difference: `xlm_e("base").replace(steps=10_000)` in Python,
+`--set steps=10000 --set trtd=off` on the command line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from crossling.core import settings
+from crossling.core.errors import BadInput, suggestion
+from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, POSITIVE, SEED
+from crossling.data.batches import LENGTH_MULTIPLE
+from crossling.model.model_shape import ModelShape
+from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
+from crossling.sampling import DRO, Sampling
+from crossling.train.optimizer import OptimizerSettings
+from crossling.train.parallel import Parallel
+from crossling.train.step import Reduction
+
+_PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32. Omit it."
+_BATCH = "The batch size is set for each objective, in tokens per step. Use --set mlm.tokens=N or --set mrtd.tokens=N."
+_LENGTH = "The length is set for each objective. Use --set mlm.length=N or --set mrtd.length=N."
+_MASKING = "The masking rate is set for each objective. Use --set mlm.rate=0.15 or --set mrtd.rate=0.15."
+
+SETTING_ALIASES = {
+    **dict.fromkeys(("learning_rate", "peak_lr", "max_lr"), "lr"),
+    **dict.fromkeys(("max_steps", "num_train_steps", "num_steps", "total_steps", "train_steps"), "steps"),
+    **dict.fromkeys(("warmup_steps", "num_warmup_steps", "warmup_ratio", "warmup"), "optimizer.warmup"),
+    **dict.fromkeys(("weight_decay", "wd"), "optimizer.decay"),
+    **dict.fromkeys(("max_grad_norm", "grad_clip", "gradient_clip_val", "clip_norm", "clip"), "optimizer.clip"),
+    **dict.fromkeys(("adam_beta1", "beta1"), "optimizer.beta1"),
+    **dict.fromkeys(("adam_beta2", "beta2"), "optimizer.beta2"),
+    **dict.fromkeys(("adam_epsilon", "adam_eps", "eps", "epsilon"), "optimizer.epsilon"),
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "layers"), "model.layers"),
+    **dict.fromkeys(("hidden_size", "d_model", "hidden_dim", "embed_dim", "width"), "model.width"),
+    **dict.fromkeys(("num_attention_heads", "num_heads", "n_heads", "heads"), "model.heads"),
+    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "feed_forward"), "model.feed_forward"),
+    **dict.fromkeys(("max_position_embeddings", "max_positions", "max_length"), "model.max_length"),
+    **dict.fromkeys(("hidden_dropout_prob", "dropout"), "model.dropout"),
+    **dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), "model.attention_dropout"),
+    "initializer_range": "model.init",
+    "generator_rate": "optimizer.generator_lr_factor",
+    "layer_norm_eps": "model.norm_epsilon",
+    **dict.fromkeys(("logging_steps", "log_interval", "log_every_n_steps"), "log_every"),
+    **dict.fromkeys(("save_steps", "save_interval", "checkpoint_interval", "save_every"), "checkpoint_every"),
+    **dict.fromkeys(("random_seed", "manual_seed"), "seed"),
+    **dict.fromkeys(("recompute", "activation_checkpointing", "grad_checkpointing"), "gradient_checkpointing"),
+    **dict.fromkeys(("queue_size", "queue_length"), "xlco.queue"),
+    **dict.fromkeys(("temperature", "tau"), "xlco.temperature"),
+    **dict.fromkeys(("alpha", "sampling_alpha", "smoothing"), "sampling.text_alpha"),
+    **dict.fromkeys(("batch_size", "train_batch_size", "per_device_train_batch_size", "tokens_per_batch"), _BATCH),
+    **dict.fromkeys(("max_seq_length", "seq_length", "sequence_length", "seq_len"), _LENGTH),
+    **dict.fromkeys(("mlm_probability", "masking_rate", "mask_prob"), _MASKING),
+    **dict.fromkeys(("fp16", "bf16", "precision", "mixed_precision", "dtype", "amp"), _PRECISION),
+    **dict.fromkeys(
+        ("gradient_accumulation_steps", "accumulate_grad_batches"),
+        "Micro-batches follow from the tokens that fit into memory at once. Use --set micro_tokens=N.",
+    ),
+    **dict.fromkeys(("epochs", "num_train_epochs", "num_epochs"), "A run is set in steps. Use --set steps=N."),
+}
+
+
+OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All settings of a pre-training run.
+
+    Args:
+        name: Name of the recipe.
+        model: Architecture of the encoder.
+        sampling: Sampling probabilities of languages and language pairs.
+        optimizer: AdamW or Muon, warm-up, weight decay and gradient clipping.
+        lr: Peak learning rate.
+        steps: Number of optimizer steps.
+        mlm: Masked language modelling on text. None turns an objective off.
+        tlm: Translation language modelling: MLM on joined translation pairs.
+        mrtd: Multilingual replaced token detection on text, which also trains its generator with MLM.
+        trtd: Translation replaced token detection on joined pairs, which also trains its generator with TLM.
+        xlco: Cross-lingual contrastive learning on translation pairs.
+        ca_mlm: Cross-attention masked language modelling on adjacent segments of text (VECO).
+        ca_tlm: Cross-attention masked language modelling on translation pairs (VECO).
+        dro: Resample bitext during the run by the loss of each corpus and language pair.
+        reduction: Divide each loss term by its own count (`mean`), or all by the sum of all counts (`token_sum`).
+        alternate: Train on text in even steps and on pairs in odd steps, instead of both in each step.
+        freeze_steps: Steps in which only new cross-attention is trained, if the run is initialized from a model.
+        seed: Seed of weights, sampling, masking and dropout.
+        checkpoint_every: Steps between two checkpoints.
+        log_every: Steps between two rows of metrics.
+        micro_tokens: Tokens of a micro-batch. It bounds memory and, without dropout, changes no result.
+        gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
+        parallel: On several GPUs: a full copy on each (`ddp`), sharded (`fsdp`), or by the size of the model (`auto`).
+
+    Example:
+        >>> recipe = crossling.recipes.xlm_e("small").replace(steps=10_000, lr=1e-3)
+        >>> recipe = recipe.set(["trtd=off", "model.dropout=0"])
+        >>> recipe.check()
+    """
+
+    name: str
+    model: ModelShape
+    sampling: Sampling
+    optimizer: OptimizerSettings
+    lr: Annotated[float, POSITIVE]
+    steps: Annotated[int, AT_LEAST_1]
+    mlm: MLM | None = None
+    tlm: TLM | None = None
+    mrtd: MRTD | None = None
+    trtd: TRTD | None = None
+    xlco: XLCo | None = None
+    ca_mlm: CAMLM | None = None
+    ca_tlm: CATLM | None = None
+    dro: DRO | None = None
+    reduction: Reduction = "mean"
+    alternate: bool = False
+    freeze_steps: Annotated[int, AT_LEAST_0] = 0
+    seed: Annotated[int, SEED] = 0
+    checkpoint_every: Annotated[int, AT_LEAST_1] = 1000
+    log_every: Annotated[int, AT_LEAST_1] = 50
+    micro_tokens: Annotated[int, AT_LEAST_1] = 65_536
+    gradient_checkpointing: bool = False
+    parallel: Parallel = "auto"
+
+    @property
+    def objectives(self) -> dict[str, PretrainingObjective]:
+        """The objectives that are on, by name."""
+        return {name: getattr(self, name) for name in OBJECTIVES if getattr(self, name) is not None}
+
+    @property
+    def has_rtd(self) -> bool:
+        """Replaced token detection is on, and with it a generator."""
+        return bool(self.mrtd or self.trtd)
+
+    def stream_steps(self, stream: str) -> int:
+        """Return the number of steps that read a stream, `text` or `pairs`."""
+        if not self.alternate or len({objective.stream for objective in self.objectives.values()}) == 1:
+            return self.steps
+        return (self.steps + (stream == "text")) // 2
+
+    def replace(self, **changes: Any) -> Recipe:
+        """Return a copy with some fields changed.
+
+        Args:
+            **changes: New values by field name.
+
+        Returns:
+            The changed recipe.
+
+        Raises:
+            TypeError: A name is no field.
+
+        Example:
+            >>> crossling.recipes.xlm_e("base").replace(steps=10_000).steps
+            10000
+        """
+        for name in changes:
+            key = SETTING_ALIASES.get(name, "")
+            if key in self.__dataclass_fields__ and name not in self.__dataclass_fields__:
+                raise TypeError(f"{name} is called {key} here. Use replace({key}=...).")
+        return replace(self, **changes)
+
+    def set(self, assignments: Iterable[str]) -> Recipe:
+        """Return a copy with `key=value` settings applied in order, as `--set` of the command line does.
+
+        An objective that is turned on takes the batch size and length of those that are or were on.
+
+        Args:
+            assignments: `steps=100`, `trtd=off`, `xlco=on`, `model.gate=false`.
+
+        Returns:
+            The changed recipe.
+
+        Raises:
+            BadInput: A key is unknown or a value has the wrong type.
+
+        Example:
+            >>> crossling.recipes.xlm_e("base").set(["trtd=off", "mrtd.lambda=25"])
+        """
+        recipe, known = self, self.objectives
+        for assignment in assignments:
+            part = assignment.partition("=")[0].partition(".")[0]
+            if part in OBJECTIVES and getattr(recipe, part) is None and not assignment.endswith("=off"):
+                recipe = recipe.replace(**{part: _sized_like(settings.part_type(Recipe, part), known)})
+            recipe = settings.assign(recipe, assignment, SETTING_ALIASES)
+            known = known | recipe.objectives
+        return recipe
+
+    def check(self) -> None:
+        """Raise BadInput if a value is out of its bounds or settings contradict each other.
+
+        Raises:
+            BadInput: The message names the setting, the value found and what to change.
+
+        Example:
+            >>> crossling.recipes.xlm_e("base").check()
+        """
+        settings.check_bounds(self, f"recipe {self.name}")
+        problem = next(self._problems(), None)
+        if problem:
+            raise BadInput(f"recipe {self.name}: {problem}")
+
+    def settings(self) -> Iterator[tuple[str, Any]]:
+        """Return every setting with its key as `--set` takes it.
+
+        Returns:
+            Pairs such as `("model.width", 768)`.
+
+        Example:
+            >>> dict(crossling.recipes.xlm_e("base").settings())["model.width"]
+            768
+        """
+        return settings.flatten(self)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the recipe as a JSON object.
+
+        Returns:
+            Nested dictionaries of all fields.
+
+        Example:
+            >>> crossling.recipes.xlm_e("base").dump()["steps"]
+            125000
+        """
+        return asdict(self)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> Recipe:
+        """Read the recipe of a run from its `recipe.json`.
+
+        Args:
+            file: The `recipe.json` of a run folder.
+
+        Returns:
+            The recipe of that run.
+
+        Raises:
+            BadInput: The file is not readable, or not the `recipe.json` of a run.
+
+        Example:
+            >>> crossling.Recipe.load("runs/xlm_e/recipe.json").steps
+            125000
+        """
+        try:
+            stored = json.loads(Path(file).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{file}: not a readable recipe.json ({error}). Give the recipe.json of a run.") from None
+        if not isinstance(stored, dict) or "recipe" not in stored:
+            raise BadInput(f"{file}: expected a JSON object with the key `recipe`. Give the recipe.json of a run.")
+        return settings.from_dict(cls, stored["recipe"], str(file))
+
+    def _problems(self) -> Iterator[str]:
+        """Yield contradictions between settings, each as a message."""
+        if not self.objectives:
+            yield f"no objective is on. Set one of {', '.join(OBJECTIVES)}."
+        for masked, replaced in (("mlm", "mrtd"), ("tlm", "trtd")):
+            if getattr(self, masked) and getattr(self, replaced):
+                yield f"{replaced} already trains a generator with {masked}. Turn one of them off."
+        for name, objective in self.objectives.items():
+            padded = -(-objective.length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+            if padded > self.model.max_length:
+                yield (
+                    f"{name}.length is {objective.length} (padded to {padded}), more than model.max_length ="
+                    f" {self.model.max_length}. Set a shorter {name}.length."
+                )
+            if getattr(objective, "keep", 0) + getattr(objective, "random", 0) > 1:
+                yield f"{name}.keep and {name}.random add up to more than 1. Set lower values."
+        if (self.ca_mlm or self.ca_tlm) and not self.model.cross_attention:
+            yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
+        if self.freeze_steps and not self.model.cross_attention:
+            yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
+        layers = {
+            "xlco.layer": self.xlco.layer if self.xlco else None,
+            "model.universal_layer": self.model.universal_layer,
+        }
+        for key, layer in layers.items():
+            if layer is not None and not 0 <= layer <= self.model.layers:
+                yield f"{key} is {layer}, the model has layers 0 to {self.model.layers}. Set one of these."
+        if self.optimizer.warmup_steps(self.steps) >= self.steps > 1:
+            yield (
+                f"optimizer.warmup is {self.optimizer.warmup:g} and steps only {self.steps}, so the learning rate would"
+                " never reach its peak. Set optimizer.warmup, for instance 0.1 for a tenth of the steps."
+            )
+        if self.dro and not any(objective.stream == "pairs" for objective in self.objectives.values()):
+            yield "dro resamples bitext, and no objective reads any. Set tlm=on or trtd=on."
+        if self.dro and self.dro.times > self.steps:
+            yield f"dro.times is {self.dro.times} and steps only {self.steps}. Set a lower dro.times."
+        if self.model.width % self.model.heads:
+            yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."
+
+
+def _sized_like(cls: Any, others: Mapping[str, Any]) -> PretrainingObjective:
+    """Return an objective at the batch size and length of the others, not at those of its paper."""
+    for other in sorted(others.values(), key=lambda objective: objective.stream != cls.stream):
+        if hasattr(other, "tokens"):
+            sized: PretrainingObjective = cls.sized_like(other.tokens, other.length)
+            return sized
+    default: PretrainingObjective = cls()
+    return default
+
+
+# Training settings of each size: those of a paper, and ours for `tiny` (a CPU) and `small` (one GPU).
+
+
+@dataclass(frozen=True)
+class TrainingDefaults:
+    """Batch size, length of training and optimizer settings for one size."""
+
+    tokens: int  # per step of one objective
+    length: int  # tokens per sequence
+    steps: int
+    warmup: float  # steps, or a fraction of them if below 1
+    lr: float
+    clip: float = 1.0
+    matrices: Literal["adam", "muon"] = "adam"
+
+    def recipe_fields(self, beta2: float = 0.98) -> dict[str, Any]:
+        """Return the fields of a recipe for optimizer and steps, with the Adam settings that all papers share."""
+        optimizer = OptimizerSettings(
+            warmup=self.warmup,
+            beta1=0.9,
+            beta2=beta2,
+            epsilon=1e-6,
+            decay=0.01,
+            clip=self.clip,
+            matrices=self.matrices,
+        )
+        checkpoint_every = min(1000, self.steps // 20)
+        return {"optimizer": optimizer, "lr": self.lr, "steps": self.steps, "checkpoint_every": checkpoint_every}
+
+
+OWN_SIZES = {
+    "tiny": TrainingDefaults(tokens=4096, length=128, steps=2000, warmup=0.1, lr=2e-3),
+    "small": TrainingDefaults(tokens=65_536, length=256, steps=20_000, warmup=0.05, lr=3e-3, matrices="muon"),
+}
+
+
+def defaults_for_size(size: str, paper: Mapping[str, TrainingDefaults]) -> TrainingDefaults:
+    """Return the settings of the paper for a size it trained, ours otherwise."""
+    known = {**OWN_SIZES, **paper}
+    if size not in known:
+        raise BadInput(f"size {size}: there is no such size{suggestion(size, known)}")
+    return known[size]

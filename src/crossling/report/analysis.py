@@ -1,0 +1,363 @@
+"""Task scores as XTREME computes them: the mean over languages; for QA, the mean of F1 and exact match.
+
+Seeds are averaged last. Protocols and settings are never mixed. An incomplete list of languages is reported as such.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from crossling.evaluate.retrieval import LISTS, group_by_paper_list
+from crossling.tasks.scores import LOWER_IS_BETTER, ScoreRow, SeedStatistics
+
+QA_MEAN = "f1 & exact_match"  # the mean of both is XTREME's score of question answering
+_XNLI = "en fr es de el bg ru tr ar vi th zh hi sw ur"
+_TAGGED = "af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl tr ur vi yo zh"
+LANGUAGES: dict[str, list[str]] = {  # languages in the mean of a task
+    "xnli": _XNLI.split(),
+    "pawsx": ["en", "de", "es", "fr", "ja", "ko", "zh"],
+    "udpos": _TAGGED.split(),
+    "panx": f"{_TAGGED} bn jv ka ml ms my sw".split(),
+    "xquad": ["en", "ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh"],
+    "mlqa": ["en", "ar", "de", "es", "hi", "vi", "zh"],
+    "tydiqa": ["en", "ar", "bn", "fi", "id", "ko", "ru", "sw", "te"],
+    "bucc2018": ["de", "fr", "ru", "zh"],
+    **{name: codes.split() for name, codes in LISTS.items()},
+}
+XTREME_7: dict[str, str] = {  # tasks of XLM-E's Table 1 and their metrics
+    "udpos": "f1",
+    "panx": "f1",
+    "xquad": QA_MEAN,
+    "mlqa": QA_MEAN,
+    "tydiqa": QA_MEAN,
+    "xnli": "accuracy",
+    "pawsx": "accuracy",
+}
+TITLES = {
+    "udpos": "POS",
+    "panx": "NER",
+    "xnli": "XNLI",
+    "pawsx": "PAWS-X",
+    "xquad": "XQuAD",
+    "mlqa": "MLQA",
+    "tydiqa": "TyDiQA",
+    "bucc2018": "BUCC",
+    "americasnli": "AmericasNLI",
+    "xcopa": "XCOPA",
+    "tatoeba": "Tatoeba",
+    "word-alignment": "Word alignment",
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Task, metric and conditions of a score: everything except language, layer and seed."""
+
+    task: str
+    metric: str
+    protocol: str = ""
+    setting: str = "training-free"
+    split: str = "test"
+    trained_on: str | None = None
+    selection: str | None = None
+    pooling: str | None = None
+    direction: str | None = None  # of retrieval; None if both are averaged
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.metric in LOWER_IS_BETTER
+
+    @property
+    def title(self) -> str:
+        return TITLES.get(self.task, self.task)
+
+    @property
+    def description(self) -> str:
+        """All fields except the task, as text."""
+        better = " (lower is better)" if self.lower_is_better else ""
+        facts = [self.metric.replace("_", " ") + better, f"protocol {self.protocol}" if self.protocol else ""]
+        facts += [self.setting, f"{self.split} set", f"trained on {self.trained_on}" if self.trained_on else ""]
+        facts += [f"selected by {self.selection}" if self.selection else ""]
+        facts += [f"{self.pooling} pooling" if self.pooling else "", self.direction or ""]
+        return ", ".join(fact for fact in facts if fact)
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """Score of one model on one measure: every language, and the mean over languages for each seed."""
+
+    measure: Measure
+    layer: int | None
+    languages: dict[str, SeedStatistics]  # over seeds
+    intervals: dict[str, tuple[float, float]]  # 95% intervals of languages, mean over seeds
+    seeds: SeedStatistics  # means over languages
+    directions: int = 1  # number of retrieval directions that were averaged
+
+    @property
+    def mean(self) -> float:
+        return self.seeds.mean
+
+    @property
+    def language_means(self) -> dict[str, float]:
+        """Mean over seeds of every language."""
+        return {code: spread.mean for code, spread in self.languages.items()}
+
+    @property
+    def mean_languages(self) -> list[str]:
+        """The languages in the mean: those of the papers' list, or all if none of them is in it."""
+        return languages_in_mean(self.measure.task, self.languages)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all languages of the papers' list have a score."""
+        return set(LANGUAGES.get(self.measure.task, [])) <= set(self.languages)
+
+    @property
+    def coverage(self) -> str:
+        """`15 languages`, or `12 of 15` if some of the papers' languages have no score."""
+        expected, codes = LANGUAGES.get(self.measure.task, []), self.mean_languages
+        if expected and not self.is_complete and set(codes) <= set(expected):
+            return f"{len(codes)} of {len(expected)}"
+        noun = "pair" if all("-" in code for code in codes) else "language"
+        return f"{len(codes)} {noun}{'s' * (len(codes) != 1)}"
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Interval of the mean, from the 95% intervals of its languages as if these were independent.
+
+        It is too narrow for translations of one test set, which are hard or easy together.
+        """
+        codes = self.mean_languages
+        if not all(code in self.intervals for code in codes):
+            return None
+        bounds = [(self.languages[code].mean, *self.intervals[code]) for code in codes]
+        below = math.sqrt(sum((value - low) ** 2 for value, low, _ in bounds)) / len(codes)
+        above = math.sqrt(sum((high - value) ** 2 for value, _, high in bounds)) / len(codes)
+        return max(0.0, self.mean - below), min(100.0, self.mean + above)
+
+
+def languages_in_mean(task: str, languages: Iterable[str]) -> list[str]:
+    """Return the languages of the papers' list, or all if none of them is in it."""
+    present = list(languages)
+    return [code for code in present if code in LANGUAGES.get(task, [])] or present
+
+
+def measure_from_row(row: ScoreRow, both_directions: bool = False) -> Measure:
+    """Return the measure of a row of scores.jsonl; `both_directions` merges the directions of retrieval."""
+    direction = row.get("direction")
+    if both_directions or direction not in ("en-xx", "xx-en"):  # pairs without English are named by their direction
+        direction = None
+    return Measure(
+        row["task"],
+        row["metric"],
+        row.get("protocol", ""),
+        row.get("setting", "training-free"),
+        row.get("split", "test"),
+        row.get("trained_on"),
+        row.get("selection"),
+        row.get("pooling"),
+        direction,
+    )
+
+
+def task_scores(rows: Iterable[ScoreRow], both_directions: bool = False) -> list[TaskScore]:
+    """Return the scores of one model, in the order of the rows.
+
+    Measures with layers are reported at their best layer. Tatoeba is also reported by the papers' lists of languages.
+    QA tasks get an additional score, the mean of F1 and exact match. MLQA with a question in another language than the
+    text (`de-en`) is excluded from the mean.
+    """
+    groups: dict[Measure, dict[int | None, list[ScoreRow]]] = defaultdict(lambda: defaultdict(list))
+    rows = list(rows)
+    listed = (
+        {**row, "task": row["task"].split(" ")[0]} for row in group_by_paper_list(rows)
+    )  # `coverage` reports what is absent
+    for row in (*rows, *listed):
+        if row["task"] == "mlqa" and "-" in row["language"]:
+            continue
+        groups[measure_from_row(row, both_directions)][row.get("layer")].append(row)
+    scores = [_best_layer(measure, by_layer) for measure, by_layer in groups.items()]
+    return scores + _qa_means(scores)
+
+
+def xtreme_average(scores: Mapping[str, TaskScore]) -> SeedStatistics | None:
+    """Average the seven tasks of XLM-E's Table 1 by seed. None if a task or a language is missing.
+
+    If the tasks have different numbers of seeds, their means are averaged.
+    """
+    if set(scores) != set(XTREME_7) or not all(score.is_complete for score in scores.values()):
+        return None
+    by_task = [score.seeds.values for score in scores.values()]
+    if len({len(values) for values in by_task}) > 1:
+        return SeedStatistics((fmean(fmean(values) for values in by_task),))
+    return SeedStatistics(tuple(fmean(values) for values in zip(*by_task, strict=True)))
+
+
+def transfer_gap(score: TaskScore) -> SeedStatistics | None:
+    """Cross-lingual transfer gap: English minus the mean of the other languages (XLM-E, Table 7).
+
+    For QA the papers use exact match, except InfoXLM, which uses F1.
+    """
+    others = [score.languages[code] for code in score.mean_languages if code != "en"]
+    english = score.languages.get("en")
+    if english is None or not others or {len(each.values) for each in others} != {len(english.values)}:
+        return None
+    means = [fmean(values) for values in zip(*(each.values for each in others), strict=True)]
+    return SeedStatistics(tuple(value - mean for value, mean in zip(english.values, means, strict=True)))
+
+
+def _best_layer(measure: Measure, by_layer: Mapping[int | None, Sequence[ScoreRow]]) -> TaskScore:
+    scores = {layer: _score(measure, layer, rows) for layer, rows in by_layer.items()}
+    sign = 1 if measure.lower_is_better else -1
+    return min(scores.values(), key=lambda score: (sign * score.mean, score.layer or 0))
+
+
+def _score(measure: Measure, layer: int | None, rows: Sequence[ScoreRow]) -> TaskScore:
+    values: dict[str, dict[int | None, list[float]]] = defaultdict(lambda: defaultdict(list))
+    bounds: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in rows:
+        values[row["language"]][row.get("seed")].append(row["value"])
+        if "low" in row and "high" in row:
+            bounds[row["language"]].append((row["low"], row["high"]))
+    seeds = sorted({seed for by_seed in values.values() for seed in by_seed}, key=lambda seed: (seed is None, seed))
+    languages = {
+        code: SeedStatistics(tuple(fmean(by_seed[seed]) for seed in seeds if seed in by_seed))
+        for code, by_seed in values.items()
+    }
+    codes = languages_in_mean(measure.task, values)
+    # The mean of a seed without all languages would not be comparable.
+    complete = [seed for seed in seeds if all(seed in values[code] for code in codes)]
+    means = tuple(fmean(fmean(values[code][seed]) for code in codes) for seed in complete)
+    if not means:
+        means = (fmean(languages[code].mean for code in codes),)
+    intervals = {
+        code: (fmean(low for low, _ in found), fmean(high for _, high in found)) for code, found in bounds.items()
+    }
+    directions = max(len({row.get("direction") for row in rows if row["language"] == code}) for code in values)
+    return TaskScore(measure, layer, languages, intervals, SeedStatistics(means), directions)
+
+
+def _qa_means(scores: Sequence[TaskScore]) -> list[TaskScore]:
+    exact = {score.measure: score for score in scores if score.measure.metric == "exact_match"}
+    means = []
+    for score in scores:
+        other = exact.get(replace(score.measure, metric="exact_match"))
+        if score.measure.metric != "f1" or other is None:
+            continue
+        languages = {
+            code: _average(spread, other.languages[code])
+            for code, spread in score.languages.items()
+            if code in other.languages
+        }
+        measure = replace(score.measure, metric=QA_MEAN)
+        means.append(TaskScore(measure, score.layer, languages, {}, _average(score.seeds, other.seeds)))
+    return means
+
+
+def _average(first: SeedStatistics, second: SeedStatistics) -> SeedStatistics:
+    return SeedStatistics(tuple((one + other) / 2 for one, other in zip(first.values, second.values, strict=False)))
+
+
+# XTREME's forty languages. Families are sorted by their number of Wikipedia articles as in XY-LENT's Figure 3 (§6.4).
+FAMILIES: dict[str, list[str]] = {
+    "Germanic": ["af", "de", "en", "nl"],
+    "Romance": ["es", "fr", "it", "pt"],
+    "Slavic": ["bg", "ru"],
+    "Afro-Asiatic": ["ar", "he"],
+    "Austro-Asiatic": ["vi"],
+    "Japonic": ["ja"],
+    "Sino-Tibetan": ["my", "zh"],
+    "Uralic": ["et", "fi", "hu"],
+    "Austronesian": ["id", "jv", "ms", "tl"],
+    "Isolates": ["eu", "ko"],
+    "Iranian": ["fa"],
+    "Turkic": ["kk", "tr"],
+    "Indo-Aryan": ["bn", "hi", "mr", "ur"],
+    "Dravidian": ["ml", "ta", "te"],
+    "Greek": ["el"],
+    "Kartvelian": ["ka"],
+    "Kra-Dai": ["th"],
+    "Niger-Congo": ["sw", "yo"],
+}
+_FAMILY = {code: family for family, codes in FAMILIES.items() for code in codes}
+TRAINING_DATA_GROUPS = ("text and bitext", "text only", "unseen")
+
+
+@dataclass(frozen=True)
+class LanguageGroup:
+    """A group of languages and the mean of their scores."""
+
+    name: str
+    languages: list[str]
+    value: float
+
+
+def family_order(codes: Iterable[str]) -> list[str]:
+    """Sort languages by family. Languages without a known family come last."""
+    order = [*FAMILIES]
+    return sorted(codes, key=lambda code: (order.index(_FAMILY[code]) if code in _FAMILY else len(order), code))
+
+
+def group_by_family(values: Mapping[str, float]) -> list[LanguageGroup]:
+    """Return the mean of each family that has a language in `values` (XY-LENT, Figure 3)."""
+    return _groups({family: [code for code in codes if code in values] for family, codes in FAMILIES.items()}, values)
+
+
+def group_by_training_data(
+    values: Mapping[str, float], data: Mapping[str, Any], pivot: str = "en"
+) -> list[LanguageGroup]:
+    """Group languages by the pre-training data of a run: text and bitext, only text, or none.
+
+    Args:
+        values: Score by language, or by pair of languages.
+        data: Data of the run: `text` (tokens by language) and `pairs` ([language, language, number]).
+        pivot: Language to exclude.
+
+    A pair (`qaa-qab`) has bitext if the run was trained on bitext between the two. A single language has bitext if it
+    is paired with any other language.
+    """
+    text = {code for code, tokens in data.get("text", {}).items() if tokens}
+    pairs = {frozenset((first, second)) for first, second, number in data.get("pairs", []) if number}
+    paired = {code for pair in pairs for code in pair}
+    groups: dict[str, list[str]] = {name: [] for name in TRAINING_DATA_GROUPS}
+    for code in values:
+        if code == pivot:
+            continue
+        parts = code.split("-")
+        with_bitext = frozenset(parts) in pairs if len(parts) > 1 else code in paired
+        has_data = all(part in text or part in paired for part in parts)
+        groups[TRAINING_DATA_GROUPS[0 if with_bitext else 1 if has_data else 2]].append(code)
+    return _groups(groups, values)
+
+
+@dataclass(frozen=True)
+class LanguageChange:
+    """Score of one language before and after continued training."""
+
+    language: str
+    before: float
+    after: float
+
+    @property
+    def drop(self) -> float | None:
+        """Relative loss in percent (XY-LENT, Table 6); None if the score was 0."""
+        return 100 * (self.before - self.after) / self.before if self.before else None
+
+
+def compare_languages(before: Mapping[str, float], after: Mapping[str, float]) -> list[LanguageChange]:
+    """Compare the languages that both have. The first item is their mean."""
+    common = [code for code in before if code in after]
+    if not common:
+        return []
+    changes = [LanguageChange(code, before[code], after[code]) for code in family_order(common)]
+    before_mean, after_mean = fmean(each.before for each in changes), fmean(each.after for each in changes)
+    return [LanguageChange("mean", before_mean, after_mean), *changes]
+
+
+def _groups(names: Mapping[str, list[str]], values: Mapping[str, float]) -> list[LanguageGroup]:
+    return [LanguageGroup(name, codes, fmean(values[code] for code in codes)) for name, codes in names.items() if codes]

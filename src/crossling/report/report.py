@@ -1,0 +1,151 @@
+"""Report on runs and scores: one self-contained HTML page, and the same tables in Markdown.
+
+A folder may be or contain, at most two levels down: run folders (`recipe.json` and `metrics.jsonl`) and fine-tuned
+models (`tuned.json`). It may also contain `scores.jsonl`, predictions, and examples (`showcase.json`, see showcase.py).
+The page loads nothing from the network and runs no scripts.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+
+from crossling.core.errors import BadInput
+from crossling.core.files import atomic_file, template_environment
+from crossling.core.progress import format_duration
+from crossling.evaluate.significance import ModelPredictions, compare_models
+from crossling.report import sections
+from crossling.report.analysis import TITLES, TRAINING_DATA_GROUPS
+from crossling.report.charts import PALETTE, alignment_grid
+from crossling.report.curves import RunView, chance_accuracy, layer_charts, scatter_charts, training_charts
+from crossling.report.leaderboard import build_leaderboards
+from crossling.report.published import paper_citations
+from crossling.report.runs import ReportRun, collect_runs
+
+LEARNED_AUC = 0.7  # below it, coloured tokens would show noise
+HTML_SUFFIXES, MARKDOWN_SUFFIX = (".html", ".htm"), ".md"
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Footnotes:
+    """Footnotes in the order of their first use. Equal texts share a number."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def number(self, text: str) -> int:
+        """Return the number of a footnote, counted from 1."""
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text) + 1
+
+
+def report(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> Path:
+    """Write a page that compares runs and their scores.
+
+    Args:
+        folders: Run folders, fine-tuned models, and folders with a `scores.jsonl`.
+        out: File to write. `.html` also writes the same tables as Markdown beside it; `.md` writes only Markdown.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        BadInput: If a folder has no run and no scores, a file is damaged, or `out` has another suffix.
+
+    Example:
+        >>> crossling.report(["runs/xlm_e", "runs/infoxlm"], "report.html")
+    """
+    out = Path(out)
+    if out.suffix not in (*HTML_SUFFIXES, MARKDOWN_SUFFIX):
+        raise BadInput(f"{out}: unknown file type. Give a name that ends in .html or .md.")
+    context = _page_context([Path(folder) for folder in folders])
+    if out.suffix in HTML_SUFFIXES:
+        _write(out, template_environment(HERE, HERE / "page"), "report.html.jinja", context)
+    markdown = template_environment(HERE / "page", escape=False)
+    _write(out.with_suffix(MARKDOWN_SUFFIX), markdown, "report.md.jinja", context)
+    return out
+
+
+def _write(path: Path, environment: Environment, template: str, context: dict[str, Any]) -> None:
+    text = environment.get_template(template).render(context)
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
+    """Everything that the templates use."""
+    runs, showcases = collect_runs(folders)
+    views = [RunView(run, index % len(PALETTE)) for index, run in enumerate(runs)]
+    entries = [view.entry for view in views]
+    runs_and_entries = [(view.run, view.entry) for view in views]
+    chance = next((each["chance"] for each in showcases if "chance" in each), chance_accuracy(runs))
+    leaderboards = build_leaderboards(entries)
+    return {
+        "title": next((each["title"] for each in showcases if "title" in each), "How cross-lingual is it?"),
+        "subtitle": next((each["subtitle"] for each in showcases if "subtitle" in each), ""),
+        "runs": views,
+        "chance": chance,
+        "leaderboards": leaderboards,
+        "footnotes": Footnotes(),
+        "papers": paper_citations() if leaderboards else {},
+        "tasks": sections.task_sections(entries),
+        "families": sections.family_heatmaps(entries),
+        "cross_lingual_qa": sections.cross_lingual_qa(runs_and_entries),
+        "training_data": sections.training_data_rows(runs_and_entries),
+        "training_data_groups": TRAINING_DATA_GROUPS,
+        "continued_training": sections.continued_training(runs_and_entries),
+        "comparisons": compare_models([_predictions(view) for view in views]),
+        "titles": TITLES,
+        "scatter_charts": scatter_charts(runs_and_entries),
+        "training_charts": training_charts(views),
+        "layer_charts": layer_charts(views, chance),
+        "showcases": showcases,
+        "alignment_grid": alignment_grid,
+        "learned_auc": LEARNED_AUC,
+        "facts": _facts(runs, showcases),
+        "palette": PALETTE,
+    }
+
+
+def _predictions(view: RunView) -> ModelPredictions:
+    layers = {
+        (score.measure.task, f"{score.measure.protocol}/{score.measure.metric}"): score.layer
+        for score in view.scores
+        if score.layer is not None
+    }
+    return ModelPredictions(view.name, view.run.folders, layers)
+
+
+def _facts(runs: Sequence[ReportRun], showcases: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Label and text of the lines at the end of the page."""
+    facts: dict[str, str] = {}
+    for each in showcases:
+        facts |= {"command": each["command"]} if "command" in each else {}
+        facts |= each.get("facts", {})
+    seeds = {str(run.recipe["seed"]) for run in runs if "seed" in run.recipe}
+    if seeds:
+        facts.setdefault("seed", ", ".join(sorted(seeds)))
+    times = [run.metrics[-1]["seconds"] for run in runs if run.metrics and "seconds" in run.metrics[-1]]
+    if times:
+        facts.setdefault("training time", f"{format_duration(sum(times))} for {len(times)} run{'s' * (len(times) > 1)}")
+    libraries = [f"{name} {number}" for name, number in _versions().items()]
+    facts.setdefault("versions", ", ".join([f"Python {platform.python_version()}", *libraries]))
+    return facts
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for name in ("crossling", "torch", "transformers", "numpy"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:  # a checkout that is not installed
+            continue
+    return versions

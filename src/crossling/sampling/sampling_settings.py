@@ -1,0 +1,102 @@
+"""Sampling settings of a recipe: the rule that turns counts into sampling probabilities."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar, get_args
+
+from crossling.core.errors import BadInput
+from crossling.core.settings import PROBABILITY
+from crossling.corpora.languages import canonical_code
+from crossling.sampling.marginals import Pair, temperature_sampling
+from crossling.sampling.pair_rules import m2m, xy_lent
+
+Rule = Literal["alpha", "m2m", "xy_lent"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+MOST_PAIRED = "most"  # value of `pivot`: the language with the most pairs
+
+NEGLIGIBLE = 1e-12  # a smaller probability counts as never sampled
+
+Key = TypeVar("Key", str, Pair)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Settings for sampling the languages of text and the language pairs of bitext.
+
+    Counts are tokens for text and sentence pairs for bitext.
+
+    Args:
+        text_alpha: Exponent for text; 1 follows the data, 0 is uniform.
+        pair_rule: Rule for pairs: temperature sampling by pair (`alpha`), M2M-100's or XY-LENT's rule by language.
+        pair_alpha: Exponent of a pair; for m2m and xy_lent that of a language, 1 / T.
+        pivot: Use only pairs with this language: a code as `en`, or `most` for the language with the most pairs.
+        relax: For m2m and xy_lent: use the closest feasible marginals if the pairs do not allow the exact ones.
+        focus: Languages to adapt a model to, as codes separated by commas. Pairs with one of them belong to the focus.
+        replay: With a focus, the probability of all other languages together, against forgetting.
+    """
+
+    text_alpha: Annotated[float, PROBABILITY] = 0.7
+    pair_rule: Rule = "alpha"
+    pair_alpha: Annotated[float, PROBABILITY] = 0.7
+    pivot: str | None = None
+    relax: bool = False
+    focus: str | None = None
+    replay: Annotated[float, PROBABILITY] = 0.5
+
+    @property
+    def pair_description(self) -> str:
+        """The pairs that are used, in words."""
+        if self.pivot is None:
+            return "translation pairs"
+        pivot = "the language with the most pairs" if self.pivot == MOST_PAIRED else self.pivot
+        return f"translation pairs with {pivot}"
+
+    @property
+    def focus_languages(self) -> frozenset[str]:
+        """Canonical codes of the languages in focus."""
+        if self.focus is None:
+            return frozenset()
+        try:
+            return frozenset(map(canonical_code, self.focus.split(",")))
+        except BadInput as error:
+            raise BadInput(f"sampling.focus={self.focus}: {error}") from None
+
+    def text_probabilities(self, tokens: Mapping[str, int]) -> dict[str, float]:
+        """Return the sampling probability of each language."""
+        return self._with_replay(temperature_sampling(tokens, self.text_alpha), tokens)
+
+    def pair_probabilities(self, counts: Mapping[Pair, int]) -> dict[Pair, float]:
+        """Return the sampling probability of each language pair, both directions together."""
+        if self.pair_rule == "alpha":
+            probabilities = temperature_sampling(counts, self.pair_alpha)
+        else:
+            temperature = 1 / self.pair_alpha if self.pair_alpha else float("inf")
+            probabilities = {"m2m": m2m, "xy_lent": xy_lent}[self.pair_rule](counts, temperature, self.relax)
+        return self._with_replay(probabilities, counts)
+
+    def _with_replay(self, probabilities: dict[Key, float], counts: Mapping[Key, int]) -> dict[Key, float]:
+        """Scale the focus to 1 - replay and the rest to replay, keeping the proportions inside each.
+
+        If the data has only one of the two, it keeps everything.
+        """
+        focus = self.focus_languages
+        if not focus:
+            return probabilities
+        in_focus = {key: not focus.isdisjoint([key] if isinstance(key, str) else key) for key in probabilities}
+        mass = {side: sum(p for key, p in probabilities.items() if in_focus[key] is side) for side in (True, False)}
+        if min(mass.values()) < NEGLIGIBLE:
+            # A sparse rule may never sample one side although it has data: there are no proportions to keep.
+            if any(n and mass[in_focus[key]] < NEGLIGIBLE for key, n in counts.items()):
+                side = "with" if mass[True] < NEGLIGIBLE else "without"
+                warnings.warn(
+                    f"sampling: {self.pair_rule} samples no pair {side} a language in focus, so sampling.replay has no"
+                    " effect. Use another sampling.pair_rule.",
+                    stacklevel=3,
+                )
+            return probabilities
+        share = {True: 1 - self.replay, False: self.replay}
+        return {key: p * share[in_focus[key]] / mass[in_focus[key]] for key, p in probabilities.items()}

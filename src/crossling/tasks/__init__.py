@@ -1,0 +1,1 @@
+"""Benchmark tasks: data sets and their readers, examples, metrics, score rows and stored predictions."""

@@ -1,0 +1,118 @@
+"""Files of the training-free tasks by language pair, found without reading them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from crossling.core.errors import BadInput, suggestion
+from crossling.corpora.languages import canonical_code
+from crossling.tasks.registry import DATASETS
+
+FilesByPair = dict[str, list[Path]]  # by names such as `de-en`
+
+_TATOEBA = re.compile(r"tatoeba\.(?P<pair>[^.]+-[^.]+)\.[^.]+(\.gz)?")
+_BUCC = re.compile(r"(?P<pair>[^.]+-[^.]+)\.(dev|test)\.[^.]+(\.gz)?")
+_GOLD = re.compile(r"(?P<pair>[^.]+)(\..+)?\.src-tgt(\.gz)?")
+
+
+def find_tatoeba_files(data: Path) -> FilesByPair:
+    """Return the files of DATA/tatoeba/v1 in the order of their names."""
+    folder = _check_folder(data / "tatoeba" / "v1", "tatoeba.XXX-eng.{XXX,eng}")
+    return _group_by_pair(folder.iterdir(), _TATOEBA, f"{folder}: no files named tatoeba.XXX-YYY.XXX")
+
+
+def find_bucc_files(data: Path) -> FilesByPair:
+    """Return the files of DATA/bucc2018 in the order of their names."""
+    folder = _check_folder(data / "bucc2018", "zh-en.dev.{zh,en,gold}")
+    return _group_by_pair(folder.iterdir(), _BUCC, f"{folder}: no files named zh-en.dev.zh")
+
+
+def find_word_alignment_files(data: Path) -> FilesByPair:
+    """Return the texts and gold links of DATA/word-alignment in the order of their names."""
+    folder = _check_folder(data / "word-alignment", "PAIR/PAIR.{src-tgt,gold}")
+    texts = _group_by_pair(folder.glob("*/*.src-tgt*"), _GOLD, f"{folder}: no files named PAIR/PAIR.src-tgt")
+    return {name: [*files, *(gold for file in files for gold in _gold_files(file))] for name, files in texts.items()}
+
+
+# Training-free tasks with the function that finds their files.
+TRAINING_FREE_TASKS: dict[str, Callable[[Path], FilesByPair]] = {
+    "tatoeba": find_tatoeba_files,
+    "bucc2018": find_bucc_files,
+    "word-alignment": find_word_alignment_files,
+}
+TRANSLATION = "translation"  # task of translators, scored by direction
+
+
+def check_finetuning_task(task: str, model: object, data: object) -> None:
+    """Raise BadInput if the task does not exist or needs no fine-tuning."""
+    if task in TRAINING_FREE_TASKS:
+        raise BadInput(
+            f"--task {task}: needs no fine-tuning. Run crossling evaluate {model} --task {task} --data {data}."
+        )
+    if task not in (*DATASETS, TRANSLATION):
+        raise BadInput(f"--task {task}: no such task{suggestion(task, [*DATASETS, TRANSLATION])}")
+
+
+def parse_pair_name(name: str) -> str:
+    """Normalize the name of a language pair: `deen` and `deu-eng` become `de-en`."""
+    codes = name.split("-") if "-" in name else [name[: len(name) // 2], name[len(name) // 2 :]]
+    if len(codes) != 2 or not all(codes):
+        raise BadInput(f"{name!r}: not a language pair. Rename the file to a name such as deen or qaa-qab.")
+    return "-".join(canonical_code(code) for code in codes)
+
+
+def select_pairs(files: FilesByPair, languages: Sequence[str] | None, where: object) -> FilesByPair:
+    """Return the pairs that are among the languages, or have one of them as a side. All if `languages` is None."""
+    if languages is None:
+        return files
+    known = language_names(files)
+    requested = {language: normalize_language(language, known) for language in languages}
+    for language, name in requested.items():
+        if name not in known:
+            raise BadInput(f"{where}: no files of language {language!r}{suggestion(language, known)}")
+    return {name: paths for name, paths in files.items() if {*requested.values()} & language_names([name])}
+
+
+def language_names(pairs: Iterable[str]) -> set[str]:
+    """Return all names that select files: the pairs and both of their sides."""
+    return {name for pair in pairs for name in (pair, *pair.split("-"))}
+
+
+def normalize_language(language: str, known: Iterable[str]) -> str:
+    """Return a language or pair in canonical codes: `deu-eng` becomes `de-en`. Known names stay as they are."""
+    if language in known:
+        return language
+    try:
+        return "-".join(canonical_code(code) for code in language.split("-"))
+    except BadInput:
+        return language
+
+
+def _check_folder(folder: Path, files: str) -> Path:
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder. Put the files {files} there.")
+    return folder
+
+
+def _group_by_pair(files: Iterable[Path], expression: re.Pattern[str], missing: str) -> FilesByPair:
+    by_pair: FilesByPair = {}
+    for file in sorted(files):
+        match = expression.fullmatch(file.name)
+        if match:
+            by_pair.setdefault(_pair_name(match["pair"]), []).append(file)
+    if not by_pair:
+        raise BadInput(f"{missing}. Put the benchmark there.")
+    return by_pair
+
+
+def _gold_files(text: Path) -> list[Path]:
+    return sorted(text.parent.glob(text.name[: text.name.index(".src-tgt")] + ".gold*"))
+
+
+def _pair_name(pair: str) -> str:
+    try:
+        return parse_pair_name(pair)
+    except BadInput:  # reported when the file is read, if ever
+        return pair

@@ -1,0 +1,251 @@
+"""Statistics of classification, regression and tagging metrics: accuracy, GLUE's metrics, seqeval's chunk F1.
+
+Chunks are those of seqeval 0.0.12, the release that XTREME used. The first letter of a tag is its prefix (B, I, E, S or
+another letter), and the text after its last hyphen its type. A POS tag has no hyphen: NOUN has the prefix N and the
+type NOUN, and a run of equal tags is one chunk. SCONJ and SYM are exceptions, since their prefix S makes each tag a
+chunk. (Releases since 1.0 remove the first letter from the type: CCONJ and SCONJ become equal, and X is never found.)
+"""
+# N examples, S statistics
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+from scipy.stats import rankdata
+
+from crossling.core.errors import BadInput
+
+POSITIVE = "1"
+OUTSIDE = "O"
+
+Chunk = tuple[str, int, int]  # type, first word, last word
+
+
+def accuracy_statistics(gold: Sequence[str], predicted: Sequence[str], language: str) -> np.ndarray:  # noqa: ARG001
+    """Return [correct, 1]."""
+    pairs = zip(gold, predicted, strict=True)
+    return np.array([(guess == label, 1) for label, guess in pairs], dtype=float).reshape(-1, 2)
+
+
+def confusion_statistics(gold: Sequence[str], predicted: Sequence[str], language: str) -> np.ndarray:  # noqa: ARG001
+    """Return [true positives, false positives, false negatives, true negatives] of the label 1."""
+    gold_N = np.array([label == POSITIVE for label in gold], dtype=bool)
+    predicted_N = np.array([label == POSITIVE for label in predicted], dtype=bool)
+    columns = [gold_N & predicted_N, ~gold_N & predicted_N, gold_N & ~predicted_N, ~gold_N & ~predicted_N]
+    return np.stack(columns, axis=1).astype(float)
+
+
+def f1_statistics(gold: Sequence[str], predicted: Sequence[str], language: str) -> np.ndarray:
+    """Return [correct, predicted, gold] of the label 1."""
+    tp_N, fp_N, fn_N, _ = confusion_statistics(gold, predicted, language).T
+    return np.stack([tp_N, tp_N + fp_N, tp_N + fn_N], axis=1)
+
+
+def pearson_statistics(gold: Sequence[float], predicted: Sequence[float], language: str) -> np.ndarray:  # noqa: ARG001
+    """Return [1, x, y, xx, yy, xy] of standardized values, which keeps the correlation and avoids rounding errors."""
+    return _moments(_to_numbers(gold), _to_numbers(predicted))
+
+
+def spearman_statistics(gold: Sequence[float], predicted: Sequence[float], language: str) -> np.ndarray:  # noqa: ARG001
+    """Return the moments of the ranks in the whole set. In a bootstrap sample, examples keep these ranks."""
+    return _moments(rankdata(_to_numbers(gold)), rankdata(_to_numbers(predicted)))
+
+
+def _to_numbers(values: Sequence[float]) -> np.ndarray:
+    numbers_N = np.array([float(value) for value in values], dtype=float)
+    if not np.isfinite(numbers_N).all():
+        raise BadInput("correlation: a score is not a finite number. Check the predictions.")
+    return numbers_N
+
+
+def _moments(x_N: np.ndarray, y_N: np.ndarray) -> np.ndarray:
+    x_N, y_N = _standardize(x_N), _standardize(y_N)
+    return np.stack([np.ones_like(x_N), x_N, y_N, x_N * x_N, y_N * y_N, x_N * y_N], axis=1)
+
+
+def _standardize(values_N: np.ndarray) -> np.ndarray:
+    deviation = values_N.std() if len(values_N) else 0.0
+    centered_N = values_N - values_N.mean() if len(values_N) else values_N
+    # The deviation of a constant may be a rounding error.
+    is_constant = deviation <= 1e-12 * max(1.0, float(np.abs(values_N).max(initial=0)))
+    return 0 * centered_N if is_constant else centered_N / deviation
+
+
+def chunk_statistics(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], language: str) -> np.ndarray:  # noqa: ARG001
+    """Return [correct, predicted, gold] chunks."""
+    rows = []
+    for tags, guesses in zip(gold, predicted, strict=True):
+        _check_length(tags, guesses)
+        gold_chunks, found = find_chunks(tags), find_chunks(guesses)
+        rows.append((len(gold_chunks & found), len(found), len(gold_chunks)))
+    return np.array(rows, dtype=float).reshape(-1, 3)
+
+
+def token_statistics(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], language: str) -> np.ndarray:  # noqa: ARG001
+    """Return [correct, total] words."""
+    rows = []
+    for tags, guesses in zip(gold, predicted, strict=True):
+        _check_length(tags, guesses)
+        rows.append((sum(tag == guess for tag, guess in zip(tags, guesses, strict=True)), len(tags)))
+    return np.array(rows, dtype=float).reshape(-1, 2)
+
+
+def find_chunks(tags: Sequence[str]) -> set[Chunk]:
+    """Return the chunks of a sentence."""
+    chunks = set()
+    start, prefix, kind = 0, OUTSIDE, ""
+    for word, tag in enumerate([*tags, OUTSIDE]):
+        following = tag[0], tag.rpartition("-")[2]
+        if _ends_chunk(prefix, kind, *following):
+            chunks.add((kind, start, word - 1))
+        if _starts_chunk(prefix, kind, *following):
+            start = word
+        prefix, kind = following
+    return chunks
+
+
+def _ends_chunk(prefix: str, kind: str, next_prefix: str, next_kind: str) -> bool:
+    if prefix in "ES":
+        return True
+    if prefix in "BI" and next_prefix in "BSO":
+        return True
+    return prefix not in "O." and kind != next_kind
+
+
+def _starts_chunk(prefix: str, kind: str, next_prefix: str, next_kind: str) -> bool:
+    if next_prefix in "BS":
+        return True
+    if prefix in "ESO" and next_prefix in "EI":
+        return True
+    return next_prefix not in "O." and kind != next_kind
+
+
+def _check_length(tags: Sequence[str], guesses: Sequence[str]) -> None:
+    if len(tags) != len(guesses):
+        raise ValueError(f"{len(guesses)} tags for {len(tags)} words")
+
+
+# Statistics of question answering metrics: word F1 and exact match, the best over the correct answers.
+#
+# - SQuAD 1.1, also for XQuAD and TyDiQA in XTREME: removes English articles and ASCII punctuation, splits at spaces.
+#   Chinese and Thai have no spaces, so F1 is hardly different from exact match.
+# - MLQA, by the language of the context: removes all punctuation and the articles of five languages, splits Chinese
+#   into characters.
+# - SQuAD 2.0: as 1.1, and an empty answer is correct if the question has none.
+# - `characters`: as MLQA for every language, with each character of a script without spaces as a word.
+
+
+AnswerTokenizer = Callable[[str, str], list[str]]  # (answer, language) -> words
+Statistics = Callable[[Sequence[Sequence[str]], Sequence[str], str], np.ndarray]  # gold, predicted, language
+
+_ASCII = str.maketrans("", "", string.punctuation)
+_ENGLISH = re.compile(r"\b(a|an|the)\b")
+_ARTICLES = {
+    "en": _ENGLISH,
+    "es": re.compile(r"\b(un|una|unos|unas|el|la|los|las)\b"),
+    "vi": re.compile(r"\b(của|là|cái|chiếc|những)\b"),
+    "de": re.compile(r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
+    "ar": re.compile("ال"),  # also inside a word: the script's other alternative can never match
+}
+_CHINESE = re.compile("[\u4e00-\u9fa5]")
+# Han, kana, Thai, Lao, Myanmar, Khmer.
+_WITHOUT_SPACES = re.compile(
+    "[\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff\u0e00-\u0eff\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff]"
+)
+
+
+def squad_words(text: str, language: str) -> list[str]:  # noqa: ARG001
+    """Return the words of an answer as SQuAD's script does."""
+    return _ENGLISH.sub(" ", text.lower().translate(_ASCII)).split()
+
+
+def mlqa_words(text: str, language: str) -> list[str]:
+    """Return the words of an answer as MLQA's script does. The first language of `de-en` is that of the context."""
+    language = language.split("-")[0]
+    words = _remove_articles(_remove_punctuation(text.lower()), language)
+    return _CHINESE.sub(r" \g<0> ", words).split() if language == "zh" else words.split()
+
+
+def character_words(text: str, language: str) -> list[str]:
+    """Return the words of an answer, with each character of a script without spaces as a word."""
+    language = language.split("-")[0]
+    words = _remove_articles(_remove_punctuation(text.lower()), "" if language == "ar" else language)
+    return _WITHOUT_SPACES.sub(r" \g<0> ", words).split()
+
+
+def make_f1(words: AnswerTokenizer) -> Statistics:
+    """Return the function that computes [F1, 1]."""
+
+    def statistics(gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str) -> np.ndarray:
+        return _best_over_answers(
+            lambda answer, guess: word_f1(words(answer, language), words(guess, language)), gold, predicted
+        )
+
+    return statistics
+
+
+def make_exact_match(words: AnswerTokenizer) -> Statistics:
+    """Return the function that computes [equal, 1]."""
+
+    def statistics(gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str) -> np.ndarray:
+        return _best_over_answers(
+            lambda answer, guess: float(words(answer, language) == words(guess, language)), gold, predicted
+        )
+
+    return statistics
+
+
+def squad2_f1(gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str) -> np.ndarray:
+    """Return [F1, 1]. The F1 of two empty answers is 1."""
+
+    def score(answer: str, guess: str) -> float:
+        left, right = squad_words(answer, language), squad_words(guess, language)
+        return word_f1(left, right) if left and right else float(left == right)
+
+    return _best_over_answers(score, _with_empty_answers(gold), predicted)
+
+
+def squad2_exact(gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str) -> np.ndarray:
+    """Return [equal, 1]."""
+    return make_exact_match(squad_words)(_with_empty_answers(gold), predicted, language)
+
+
+def word_f1(answer: list[str], guess: list[str]) -> float:
+    """Return the F1 of two bags of words. 0 if one or both are empty."""
+    common = sum((Counter(answer) & Counter(guess)).values())
+    return 2 * common / (len(answer) + len(guess)) if common else 0.0
+
+
+def _best_over_answers(
+    score: Callable[[str, str], float], gold: Sequence[Sequence[str]], predicted: Sequence[str]
+) -> np.ndarray:
+    rows = [
+        (max((score(answer, guess) for answer in answers), default=0.0), 1)
+        for answers, guess in zip(gold, predicted, strict=True)
+    ]
+    return np.array(rows, dtype=float).reshape(-1, 2)
+
+
+def _with_empty_answers(gold: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Drop answers without words, as SQuAD 2.0. If none is left, the empty answer is correct."""
+    return [[text for text in answers if squad_words(text, "en")] or [""] for answers in gold]
+
+
+def _remove_articles(text: str, language: str) -> str:
+    return _ARTICLES[language].sub(" ", text) if language in _ARTICLES else text
+
+
+def _remove_punctuation(text: str) -> str:
+    return "".join(character for character in text if not _is_punctuation(character))
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_punctuation(character: str) -> bool:
+    return character in string.punctuation or unicodedata.category(character).startswith("P")

@@ -1,0 +1,89 @@
+"""Metrics by name. A metric adds up statistics of examples and is a function of their sums.
+
+Scores, confidence intervals and significance tests use the same table of statistics, so a bootstrap is one matrix
+product. Metrics that differ from the public scripts have a protocol of their own.
+"""
+# N examples, S statistics; sums may have any shape before S
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crossling.tasks import label_metrics
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of one protocol, in percent."""
+
+    name: str  # "accuracy", "f1", "exact_match", "matthews", ...
+    protocol: str  # "xtreme": as the public scripts, quirks included; other names for other definitions
+    statistics: Callable[[Sequence[Any], Sequence[Any], str], np.ndarray]  # gold, predicted, language -> statistics_NS
+    value: Callable[[np.ndarray], np.ndarray]  # sums [..., S] -> percent [...]
+
+    @property
+    def label(self) -> str:
+        """Protocol and name, such as `xtreme/f1`: unique among the metrics of one data set."""
+        return f"{self.protocol}/{self.name}"
+
+    def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str = "en") -> float:
+        """Return the value for a test set, in percent."""
+        return float(self.value(self.statistics(gold, predicted, language).sum(axis=0)))
+
+
+# Functions of summed statistics, in percent. A division by zero gives 0.
+
+
+def proportion(sums_S: np.ndarray) -> np.ndarray:
+    """Return the proportion of [correct, total]."""
+    return _percent(sums_S[..., 0], sums_S[..., 1])
+
+
+def f1(sums_S: np.ndarray) -> np.ndarray:
+    """Return the F1 of [correct, predicted, gold]."""
+    return _percent(2 * sums_S[..., 0], sums_S[..., 1] + sums_S[..., 2])
+
+
+def matthews(sums_S: np.ndarray) -> np.ndarray:
+    """Return the Matthews correlation of [true positives, false positives, false negatives, true negatives]."""
+    tp, fp, fn, tn = np.moveaxis(sums_S.astype(float), -1, 0)
+    return _percent(tp * tn - fp * fn, np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)))
+
+
+def correlation(sums_S: np.ndarray) -> np.ndarray:
+    """Return the Pearson correlation of [1, x, y, xx, yy, xy]. 0 if x or y is constant."""
+    n, x, y, xx, yy, xy = np.moveaxis(sums_S.astype(float), -1, 0)
+    variance = (n * xx - x * x) * (n * yy - y * y)
+    return _percent(n * xy - x * y, np.sqrt(np.maximum(variance, 0)))
+
+
+def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    part, whole = np.asarray(part, dtype=float), np.asarray(whole, dtype=float)
+    return np.asarray(100 * np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
+
+
+XTREME, GLUE, SQUAD2 = "xtreme", "glue", "squad-2.0"
+_SQUAD, _MLQA, _CHARACTERS = label_metrics.squad_words, label_metrics.mlqa_words, label_metrics.character_words
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric("accuracy", XTREME, label_metrics.accuracy_statistics, proportion),
+    "chunk-f1": Metric("f1", XTREME, label_metrics.chunk_statistics, f1),
+    "squad-f1": Metric("f1", XTREME, label_metrics.make_f1(_SQUAD), proportion),
+    "squad-exact-match": Metric("exact_match", XTREME, label_metrics.make_exact_match(_SQUAD), proportion),
+    "mlqa-f1": Metric("f1", XTREME, label_metrics.make_f1(_MLQA), proportion),
+    "mlqa-exact-match": Metric("exact_match", XTREME, label_metrics.make_exact_match(_MLQA), proportion),
+    "squad2-f1": Metric("f1", SQUAD2, label_metrics.squad2_f1, proportion),
+    "squad2-exact-match": Metric("exact_match", SQUAD2, label_metrics.squad2_exact, proportion),
+    "glue-accuracy": Metric("accuracy", GLUE, label_metrics.accuracy_statistics, proportion),
+    "glue-f1": Metric("f1", GLUE, label_metrics.f1_statistics, f1),
+    "matthews": Metric("matthews", GLUE, label_metrics.confusion_statistics, matthews),
+    "pearson": Metric("pearson", GLUE, label_metrics.pearson_statistics, correlation),
+    "spearman": Metric("spearman", GLUE, label_metrics.spearman_statistics, correlation),
+    # Definitions of our own.
+    "token-accuracy": Metric("accuracy", "tokens", label_metrics.token_statistics, proportion),
+    "characters-f1": Metric("f1", "characters", label_metrics.make_f1(_CHARACTERS), proportion),
+}

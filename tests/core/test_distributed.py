@@ -1,0 +1,152 @@
+"""Tests of collectives with two processes: gathered rows, their gradients, and contrastive learning."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.testing import assert_close
+
+from crossling.core.distributed import all_gather_rows
+from crossling.data.packing import Batch
+from crossling.objectives import XLCo
+from tests.objectives.conftest import corrupted, network, pairs_of, split
+
+Tensors = dict[str, Tensor]
+
+RANKS = 2
+COUNTS = [(3, 5), (4, 4), (2, 0)]  # rows of each process
+XLCO = {
+    "in the batch": XLCo(layer=2, queue=0, momentum=0.0, mixup=False),
+    "in the batch, symmetric": XLCo(layer=2, queue=0, momentum=0.0, mixup=False, symmetric=True),
+    "in the batch, momentum": XLCo(layer=2, queue=0, momentum=0.7),
+    "queue": XLCo(layer=2, queue=11, momentum=0.7, mixup=False),
+    "queue, mixup, no momentum": XLCo(layer=2, queue=6, momentum=0.0),
+}
+SPLITS = {8: ([3], [1, 4, 6]), 4: ([2], [1, 2, 3])}  # split points of a number of pairs: into two parts, and into four
+
+
+# ---- work of a process ----------------------------------------------------------------------------------------
+
+
+def rows_of(counts: tuple[int, ...], rank: int) -> Tensor:
+    return torch.arange(counts[rank] * 2).view(-1, 2) + 100.0 * rank
+
+
+def weights_of(counts: tuple[int, ...], rank: int) -> Tensor:
+    """Return the weights of all rows in the loss of a process, so that gradients differ between processes."""
+    return torch.randn(sum(counts), 2, generator=torch.Generator().manual_seed(rank))
+
+
+def gather(counts: tuple[int, ...], rank: int) -> Tensors:
+    rows = rows_of(counts, rank).requires_grad_()
+    together, first = all_gather_rows(rows)
+    (together * weights_of(counts, rank)).sum().backward()
+    constant, _ = all_gather_rows(rows_of(counts, rank))
+    numbers, _ = all_gather_rows(rows_of(counts, rank).long())
+    assert not constant.requires_grad
+    found = {"rows": together, "first": torch.tensor(first), "constant": constant, "numbers": numbers}
+    return found | {"gradient": rows.grad}  # type: ignore[dict-item]
+
+
+def steps(objective: XLCo, rank: int | None, first: int = 0) -> Iterator[list[Batch]]:
+    """Yield the micro-batches of a process, or of a single process that has all pairs.
+
+    Some pairs have the same row. With negatives from the batch, a process has one micro-batch.
+    """
+    for step in itertools.count(first):
+        everything = corrupted(objective, pairs_of(8, [0, 1, 1, 2, 0, 3, 4, 5], seed=step), step)
+        in_two, in_four = SPLITS[len(everything.per_example["rows"])]
+        if rank is None:
+            yield split(everything, *(in_four if objective.queue else []))
+        else:
+            yield split(everything, *(in_four if objective.queue else in_two))[rank::RANKS]
+
+
+def train_contrastive(objective: XLCo, rank: int | None) -> Tensors:
+    """Run two steps with losses and gradients summed over the processes, as the trainer does."""
+    net = network(objective)
+    objective.prepare(net, steps(objective, rank, first=50))
+    found = {}
+    for step, micro in enumerate(itertools.islice(steps(objective, rank), 2)):
+        loss = sum((objective.loss(net, batch)["xlco"] for batch in micro), torch.zeros(()))
+        loss.backward()
+        found[f"{step} loss"] = _sum(loss.detach(), rank)
+        for name, parameter in net.named_parameters():
+            if parameter.grad is not None:
+                found[f"{step} {name}"] = _sum(parameter.grad.clone(), rank)
+                parameter.data -= 0.01 * found[f"{step} {name}"]
+        net.zero_grad()
+        objective.after_step(net)
+    return found | {f"after {name}": values.clone() for name, values in net.state_dict().items()}
+
+
+def _sum(values: Tensor, rank: int | None) -> Tensor:
+    if rank is not None:
+        dist.all_reduce(values)
+    return values
+
+
+def on_rank(rank: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=RANKS)
+    results = {f"{counts}": gather(counts, rank) for counts in COUNTS}
+    results |= {name: train_contrastive(objective, rank) for name, objective in XLCO.items()}
+    for name, tensors in results.items():
+        save_file({key: values.contiguous() for key, values in tensors.items()}, folder / f"{rank} {name}")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the results of both processes."""
+    folder = tmp_path_factory.mktemp("ranks")
+    torch.multiprocessing.spawn(on_rank, (folder,), nprocs=RANKS)
+    return folder
+
+
+# ---- results --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_rows_are_gathered_in_the_order_of_ranks(ranks: Path, counts: tuple[int, ...]) -> None:
+    everything = torch.cat([rows_of(counts, rank) for rank in range(RANKS)])
+    for rank in range(RANKS):
+        found = load_file(ranks / f"{rank} {counts}")
+        assert torch.equal(found["rows"], everything)
+        assert torch.equal(found["constant"], everything)
+        assert torch.equal(found["numbers"], everything.long())
+        assert found["first"] == sum(counts[:rank])
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_the_gradient_of_a_row_is_summed_over_processes(ranks: Path, counts: tuple[int, ...]) -> None:
+    expected = torch.stack([weights_of(counts, rank) for rank in range(RANKS)]).sum(0).split(counts)
+    for rank in range(RANKS):
+        assert_close(load_file(ranks / f"{rank} {counts}")["gradient"], expected[rank])
+
+
+def test_a_single_process_gets_its_own_rows() -> None:
+    rows = torch.randn(3, 2, requires_grad=True)
+    together, first = all_gather_rows(rows)
+    assert together is rows
+    assert first == 0
+
+
+@pytest.mark.parametrize("name", XLCO)
+def test_two_processes_train_like_one_with_the_pairs_of_both(ranks: Path, name: str) -> None:
+    """Compare the summed loss and gradients of two steps, and all weights and the queue after them."""
+    torch.set_num_threads(1)
+    expected = train_contrastive(XLCO[name], None)
+    assert expected["0 loss"] != expected["1 loss"]
+    for rank in range(RANKS):
+        found = load_file(ranks / f"{rank} {name}")
+        assert found.keys() == expected.keys()
+        for key, values in expected.items():
+            assert_close(found[key], values, rtol=1e-3, atol=2e-4, msg=lambda text, key=key: f"{key}: {text}")

@@ -1,0 +1,152 @@
+"""The commands evaluate, align, embed and mine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crossling import cli
+from crossling.inference.load import load
+from crossling.inference.sentence_encoder import Encoder
+
+Write = Callable[[Path, str], Path]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def crossling(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, encoder: Encoder
+) -> Run:
+    """Run the command line in a folder with a model named `model`."""
+    monkeypatch.chdir(tmp_path)
+    encoder.model.save_pretrained("model")
+    encoder.tokenizer.save_pretrained("model")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["crossling", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_embed_and_mine(crossling: Run, tmp_path: Path, write: Write) -> None:
+    lines = ["the white house", "zebra quilt", "a b c d"]
+    write(tmp_path / "a.txt", "\n".join(lines))
+    write(tmp_path / "b.txt", "\n".join(["quilt\tzebra", "house white the", "d c b a"]))
+    status, out, _ = crossling("embed", "a.txt", "-o", "a.npy", "--model", "model", "--layer", "1", "--json")
+    assert (status, json.loads(out)) == (0, {"out": "a.npy", "sentences": 3, "width": 16})
+    np.testing.assert_allclose(np.load("a.npy"), load("model").encode(lines, layer=1), atol=1e-5)
+    assert crossling("embed", "b.txt", "-o", "b.npy", "--model", "model", "--layer", "1")[1] == "b.npy\n"
+    status, out, _ = crossling("mine", "a.txt", "b.txt", "--model", "model", "--layer", "1")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert status == 0
+    assert {len(row) for row in rows} == {3}
+    assert len({row[1] for row in rows} & {*lines}) == len(rows) > 0
+    assert sorted((float(row[0]) for row in rows), reverse=True) == [float(row[0]) for row in rows]
+    assert crossling("mine", "a.txt", "b.txt", "--vectors", "a.npy", "--vectors", "b.npy")[1] == out
+    [first, *_] = crossling("mine", "a.txt", "b.txt", "--model", "model", "--layer", "1", "--json")[1].splitlines()
+    found = json.loads(first)
+    assert found.keys() == {"score", "source", "target"}
+    assert (found["source"], found["target"].replace("\t", " ")) == (rows[0][1], rows[0][2])
+    highest = str(found["score"])
+    assert crossling("mine", "a.txt", "b.txt", "--model", "model", "--layer", "1", "--threshold", highest)[1] == ""
+
+
+def test_align_prints_links(crossling: Run, tmp_path: Path, write: Write) -> None:
+    write(tmp_path / "pairs", "the white house ||| house the zebra x\n")
+    encoder = load("model")
+    for method in ("ot", "argmax", "itermax"):
+        links = encoder.align("the white house", "house the zebra x", layer=0, method=method)
+        given = ("align", "pairs", "--model", "model", "--layer", "0", "--method", method)
+        assert crossling(*given)[1] == " ".join(f"{i}-{j}" for i, j in links) + "\n"
+        assert json.loads(crossling(*given, "--json")[1]) == [list(link) for link in links]
+
+
+def test_evaluate_prints_rows_or_tables(crossling: Run, tmp_path: Path, write: Write) -> None:
+    for code in ("swh", "deu"):
+        write(tmp_path / f"data/tatoeba/v1/tatoeba.{code}-eng.{code}", "a b\nc\n")
+        write(tmp_path / f"data/tatoeba/v1/tatoeba.{code}-eng.eng", "d\ne f\n")
+    given = ("evaluate", "model", "--task", "tatoeba", "--data", "data")
+    _, out, _ = crossling(*given, "--languages", "sw", "--pooling", "cls", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert {(row["language"], row["pooling"]) for row in rows} == {("sw", "cls")}
+    out = " ".join(crossling(*given)[1].split())
+    assert "tatoeba: accuracy (sweep) by layer" in out
+    assert "model │ tatoeba │ xtreme │ 2 │" in out
+
+
+def test_bucc_scores_are_one_table(crossling: Run, tmp_path: Path, write: Write) -> None:
+    for split in ("dev", "test"):
+        write(tmp_path / f"data/bucc2018/de-en.{split}.de", "1\ta b\n2\tc\n")
+        write(tmp_path / f"data/bucc2018/de-en.{split}.en", "1\tb a\n2\te f\n")
+        write(tmp_path / f"data/bucc2018/de-en.{split}.gold", "1\t1\n")
+    _, out, _ = crossling("evaluate", "model", "--task", "bucc2018", "--data", "data", "--layers", "1,3")
+    assert out.count("mean, %") == 1
+    assert [line.split("│")[2:5] for line in out.splitlines() if "bucc2018" in line] == [
+        [f" {name} ", f" {protocol} ", f" {layer}     "]
+        for name in ("bucc2018 dev", "bucc2018    ")
+        for protocol, layer in (("margin  ", 1), ("margin  ", 3), ("xtreme  ", 2))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("mine a.txt a.txt --vectors a.npy", "--vectors: expected it twice"),
+        ("embed a.txt -o a.npy --model model --layer 4", "model: layer 4 does not exist. Give one from 0"),
+        ("embed empty.txt -o a.npy --model model", "empty.txt: line 2: empty, expected a sentence"),
+        ("mine a.txt empty.txt --model model", "empty.txt: line 2: empty, expected a sentence"),
+        ("align pairs --model model --method itermx", "did you mean 'itermax'?"),
+        ("evaluate model --task bucc2018 --data . --layers 1,x", "--layers 1,x: expected numbers separated by commas"),
+        ("evaluate model --task tatoeba --data . --languages sw", "tatoeba/v1: no such folder"),
+    ],
+)
+def test_invalid_input_is_reported_in_one_line(
+    crossling: Run, tmp_path: Path, write: Write, given: str, message: str
+) -> None:
+    write(tmp_path / "a.txt", "a b\nc\n")
+    write(tmp_path / "empty.txt", "a b\n\nc\n")
+    write(tmp_path / "pairs", "a ||| b\n")
+    status, out, err = crossling(*given.split())
+    assert (status, out) == (2, "")
+    [line] = err.splitlines()
+    assert line.startswith("crossling: ")
+    assert message in line
+    assert not list(tmp_path.rglob("*.npy*"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("evaluate . --task tatoba --data .", "did you mean 'tatoeba'"),
+        ("evaluate . --task tatoeba --data nowhere", "nowhere: no such folder"),
+        ("evaluate . --task tatoeba --data . --pooling men", "pooling 'men': no such pooling"),
+        ("evaluate . --task xnli --data . --languages sw", "xnli has no data for language 'sw'"),
+        ("evaluate ./no/model --task tatoeba --data .", "no/model: no such folder"),
+        ("finetune . --task tatoeba --data . -o out", "Run crossling evaluate"),
+        ("finetune . --task xnly --data . -o out", "did you mean 'xnli'"),
+        ("finetune ./no/model --task xnli --data . -o out", "no/model: no such folder"),
+        ("align nowhere --model .", "nowhere: no such file"),
+        ("embed nowhere -o a.npy --model .", "nowhere: no such file"),
+        ("mine nowhere nowhere --model .", "nowhere: no such file"),
+    ],
+)
+def test_invalid_input_is_refused_before_torch_is_imported(given: str, message: str, tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.argv = ['crossling', *{given.split()!r}]\n"
+        "from crossling import cli\n"
+        "try: cli.main()\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert message in result.stderr
+    assert (result.returncode, result.stdout) == (2, "False\n")

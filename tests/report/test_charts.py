@@ -1,0 +1,171 @@
+"""Charts are complete, deterministic and self-contained SVG."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from crossling.core.progress import format_count
+from crossling.report.charts import (
+    HEIGHT,
+    MAX_POINTS,
+    PALETTE,
+    WIDTH,
+    Dot,
+    LinePlot,
+    ScatterPlot,
+    Series,
+    alignment_grid,
+    average_groups,
+    density_map,
+    line_chart,
+)
+
+from ..html_pages import chart_lines, chart_texts, is_self_contained
+
+ALIGNMENT = {
+    "source": ["a", "b<b"],
+    "target": ["c", "dddddddd", "漢字"],
+    "similarity": [[0.0, 0.5, 1.0], [0.2, 0.21, 0.2]],
+    "predicted": [[0, 2], [1, 0]],
+    "sure": [[0, 2]],
+    "possible": [[0, 2], [1, 1]],
+}
+
+
+def line_plot(*points: list[tuple[float, float]], from_zero: bool = True) -> LinePlot:
+    series = [Series(f"run {k}", k, each) for k, each in enumerate(points)]
+    return LinePlot("Title", "step", "loss", series, from_zero, (7.0, "chance"))
+
+
+def scatter_plot(*dots: Dot) -> ScatterPlot:
+    return ScatterPlot("Title", "parameters", "accuracy", dots)
+
+
+def circles(svg: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', svg)]
+
+
+def test_counts_are_short() -> None:
+    assert [format_count(number) for number in (0.25, 12, 2000, 1.5e6, 3e9)] == ["0.25", "12", "2k", "1.5M", "3G"]
+
+
+@pytest.mark.parametrize("points", [[(0, 5.0)], [(0, 0.0), (4, 0.0)], [(step, 1 / (step + 1)) for step in range(1000)]])
+def test_lines_lie_inside_the_chart(points: list[tuple[float, float]]) -> None:
+    svg = line_plot(points, []).svg
+    [line] = chart_lines(svg)
+    assert 1 <= len(line) <= MAX_POINTS
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in line)
+    assert {"step", "loss", "chance"} <= set(chart_texts(svg))
+
+
+def test_higher_values_are_higher_and_series_have_different_colours() -> None:
+    svg = line_plot([(0, 1.0), (10, 3.0)], [(0, 3.0), (10, 1.0)]).svg
+    rising, falling = chart_lines(svg)
+    assert rising[0][1] > rising[-1][1]
+    assert falling[0][1] < falling[-1][1]
+    assert PALETTE[0] in svg
+    assert PALETTE[1] in svg
+    assert len({*PALETTE}) == len(PALETTE) == 8
+
+
+def test_more_series_than_colours_differ_in_their_line_style() -> None:
+    plot = LinePlot("t", "step", "y", [Series(str(k), k, [(0, k), (1, k)]) for k in (0, len(PALETTE))])
+    assert plot.svg.count("stroke-dasharray") == 1
+
+
+def test_long_series_are_averaged_and_keep_their_end() -> None:
+    points = [(step, float(step % 2)) for step in range(2 * MAX_POINTS)]
+    averaged = average_groups(points)
+    assert len(averaged) == MAX_POINTS
+    assert averaged[-1] == (2 * MAX_POINTS - 1, 0.5)
+    assert average_groups([]) == []
+
+
+def test_values_of_a_line_chart_are_in_its_table() -> None:
+    header, *rows = line_plot([(0, 0.5), (2000, 0.25)], [(2000, 4.0)]).table
+    assert header == ["step", "run 0", "run 1"]
+    assert rows == [["0", "0.5", "–"], ["2k", "0.25", "4"]]
+    long = line_plot([(step, 1.0) for step in range(1000)]).table
+    assert len(long) == 11
+    assert long[-1][0] == "999"
+
+
+def test_panels_have_titles_and_one_legend() -> None:
+    plots = [line_plot([(0, 1.0), (1, 2.0)]), line_plot([(0, 2.0), (1, 1.0)])]
+    svg = line_chart([plots, plots[:1]], label="Some <panels>", legend=True, standalone=True)
+    assert len(chart_lines(svg)) == 4  # three series and one sample in the legend
+    texts = chart_texts(svg)
+    assert (texts.count("Title"), texts.count("run 0")) == (3, 1)
+    assert 'aria-label="Some &lt;panels&gt;"' in svg
+    assert 'xmlns="http://www.w3.org/2000/svg"' in svg
+
+
+@pytest.mark.parametrize("xs", [[3e8], [2e8, 3e8, 2e10], [1e12, 9.5e19, 9.6e21]])
+def test_dots_lie_inside_the_chart_in_order(xs: list[float]) -> None:
+    svg = scatter_plot(*(Dot(f"model {x}", x, 60.0 + k, k or None) for k, x in enumerate(xs))).svg
+    found = circles(svg)
+    assert len(found) == len(xs)
+    assert [x for x, _ in found] == sorted(x for x, _ in found)
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in found)
+
+
+def test_the_scale_of_a_scatter_plot_is_logarithmic() -> None:
+    first, second, third = circles(scatter_plot(Dot("a", 1e6, 1), Dot("b", 1e7, 2), Dot("c", 1e8, 3)).svg)
+    assert second[0] - first[0] == pytest.approx(third[0] - second[0], abs=0.2)
+
+
+def test_names_of_dots_do_not_overlap_and_all_are_in_the_table() -> None:
+    ends = [Dot("low", 1e3, 10), Dot("far", 1e9, 90)]
+    pair = [Dot("published", 1e6, 50, reference="XLM-E, Table 1"), Dot("run", 1.05e6, 50, 0)]
+    plot = scatter_plot(*pair, *ends)
+    assert {"published", "run", "low", "far"} <= set(chart_texts(plot.svg))
+    assert ["published", "1e+06", "50.0", "XLM-E, Table 1"] in plot.table
+    crowd = scatter_plot(*(Dot(f"one of many {k}", 1e6 * (1 + k / 1e4), 50) for k in range(8)), *ends)
+    named = [text for text in chart_texts(crowd.svg) if text.startswith("one of many")]
+    assert 1 < len(named) < 8
+    assert len(crowd.table) == 11
+
+
+def test_an_alignment_grid_shows_words_similarities_and_links() -> None:
+    svg = alignment_grid(ALIGNMENT)
+    texts = chart_texts(svg)
+    assert {"a", "b&lt;b", "c", "dddddddd", "漢字", "1.00", "0.50", "0.21"} <= set(texts)
+    assert svg.count(f"stroke: {PALETTE[4]}") == 2  # gold links, one of them
+    assert svg.count("stroke-dasharray") == 1  # only possible
+    assert len(circles(svg)) == 2  # predicted links
+
+
+def test_empty_alignment() -> None:
+    empty: dict[str, list[str]] = {key: [] for key in ALIGNMENT}
+    assert alignment_grid(empty).startswith("<svg")
+
+
+def test_a_density_map_names_every_language() -> None:
+    values = [[None, 1e-3, 0.0], [1e-3, None, 1e-5], [0.0, 1e-5, None]]
+    svg = density_map("rule", ["de", "en", "sw"], values, low=1e-6, high=1e-2)
+    texts = chart_texts(svg)
+    assert [texts.count(code) for code in ("de", "en", "sw")] == [2, 2, 2]
+    assert "data:image/png;base64" in svg
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: line_plot([(0, 1.0), (1, 2.0)]).svg,
+        lambda: scatter_plot(Dot("a", 1e6, 1), Dot("b", 1e7, 2, 0)).svg,
+        lambda: alignment_grid(ALIGNMENT),
+        lambda: density_map("rule", ["de", "en"], [[None, 0.1], [0.1, None]], 1e-3, 1),
+    ],
+    ids=["lines", "scatter", "alignment", "density"],
+)
+def test_charts_are_deterministic_transparent_and_self_contained(draw: object) -> None:
+    assert callable(draw)
+    svg = draw()
+    assert svg == draw()
+    assert is_self_contained(svg)
+    assert "#ffffff" not in svg
+    assert "<metadata>" not in svg
+    ids = re.findall(r' id="([^"]*)"', svg)
+    assert len(ids) == len(set(ids))
