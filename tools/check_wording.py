@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DEFAULT = ("src", "tests", "tools", "examples", "experiments", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
-SUFFIXES = (".py", ".md", ".jinja", ".sh", ".sbatch", "")
+SUFFIXES = (".py", ".md", ".jinja", ".sh", ".sbatch")
 # Data, other people's words, and this list itself.
 SKIPPED = ("tools/check_wording.py", "src/crossling/bundled/model", "experiments/results")
 LONGEST = 30  # words in a sentence
@@ -145,15 +145,12 @@ def main(paths: list[str]) -> int:
 
 
 def files(paths: list[str]) -> Iterator[Path]:
-    """Yield the text files below `paths`, or below the default ones."""
+    """Yield the files named in `paths` (or in the default) and the text files below the folders named there."""
     for name in paths or DEFAULT:
         path = (ROOT / name).resolve()
-        below = sorted(path.rglob("*")) if path.is_dir() else [path]
-        for file in below:
-            relative = file.relative_to(ROOT).as_posix()
-            text = file.is_file() and file.suffix in SUFFIXES and "__pycache__" not in relative
-            if text and not relative.startswith(SKIPPED):
-                yield file
+        # By suffix only: an installed package leaves PKG-INFO, a copy of the README, in src.
+        below = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES) if path.is_dir() else [path]
+        yield from (file for file in below if not file.relative_to(ROOT).as_posix().startswith(SKIPPED))
 
 
 def check(file: Path) -> Iterator[str]:
