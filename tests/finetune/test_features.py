@@ -35,7 +35,7 @@ def test_special_tokens_of_texts_and_pairs_are_those_of_the_tokenizer(
 ) -> None:
     builder = SequenceBuilder(tokenizer, has_token_types=True)
     one, two = builder.tokenize([first, second])
-    single, pair = builder.build_single(one.ids), builder.build_pair(one.ids, two.ids)
+    single, pair = builder.build(one.ids), builder.build(one.ids, two.ids)
     expected = tokenizer(first, return_token_type_ids=True)
     assert (single.ids.tolist(), single.types.tolist()) == (expected["input_ids"], expected["token_type_ids"])
     expected = tokenizer(first, second, return_token_type_ids=True)
@@ -48,7 +48,7 @@ def test_special_tokens_of_texts_and_pairs_are_those_of_the_tokenizer(
 
 def test_width_is_a_multiple_of_eight_up_to_the_maximum_length() -> None:
     builder = SequenceBuilder(make_tokenizer(), has_token_types=False)
-    sequences = [builder.build_single(np.full(length, 5)) for length in (9, 3)]
+    sequences = [builder.build(np.full(length, 5)) for length in (9, 3)]
     assert builder.batch(sequences, max_length=64)["input_ids"].shape == (2, 16)
     batch = builder.batch(sequences, max_length=12)
     assert batch["input_ids"].shape == (2, 12)

@@ -242,18 +242,18 @@ def test_the_best_point_of_a_grid_is_used_and_none_is_trained_twice(
 @pytest.fixture
 def dev_scores(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, list[float]]], None]:
     """Replace the dev scores of each language, from the evaluation before the first step on."""
-    from crossling.finetune.finetune_training import _FinetuneRun
+    from crossling.finetune.finetune_training import FinetuneRun
 
     def replace_scores(values: dict[str, list[float]]) -> None:
         remaining = {language: iter(own) for language, own in values.items()}
-        original = _FinetuneRun._score_dev
+        original = FinetuneRun._score_dev
 
         def fake(self: Any, tuned: Any, languages: Any) -> dict[str, float]:
             if tuned is self.tuned:  # during training
                 return {language: next(remaining[language]) for language in languages}
             return original(self, tuned, languages)
 
-        monkeypatch.setattr(_FinetuneRun, "_score_dev", fake)
+        monkeypatch.setattr(FinetuneRun, "_score_dev", fake)
 
     return replace_scores
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,15 @@ from transformers import AutoModelForSequenceClassification
 from crossling.core.errors import BadInput
 from crossling.finetune.finetune import finetune
 from crossling.finetune.finetune_scoring import evaluate_tuned
-from crossling.finetune.training_data import Teacher, load_training_data
+from crossling.finetune.training_data import load_training_data
 from crossling.finetune.tuned_model import TUNED_INFO, TunedModel
 from crossling.inference.load import load
 from crossling.report.runs import collect_runs
 from crossling.tasks import scores
-from crossling.tasks.examples import TaggingExample
+from crossling.tasks.examples import Example, TaggingExample
 from crossling.tasks.registry import DATASETS
 
-from .tiny_tasks import ANIMALS, CLASSES, COLOURS, DEEDS, model_folder
+from .tiny_tasks import ANIMALS, CLASSES, COLOURS, DEEDS, model_folder, no_teacher
 
 QUICK: dict[str, Any] = {"lr": 3e-3, "batch": 16, "warmup": 0.1, "length": 64}
 SPLITS = {"train": 160, "dev": 32, "test": 32}
@@ -195,8 +196,8 @@ def test_a_teacher_tags_translations_that_have_no_tags(model: Path, data: Path, 
     file = own / "udpos" / "translated" / "de" / "train.tsv"
     file.write_text("".join(f"{line.split(chr(9))[0]}\n" for line in file.read_text().splitlines()))
 
-    def teacher() -> Teacher:
-        return lambda untagged: [("VERB",) * len(each.words) for each in untagged if isinstance(each, TaggingExample)]
+    def teacher(untagged: Sequence[Example]) -> list[tuple[str, ...]]:
+        return [("VERB",) * len(each.words) for each in untagged if isinstance(each, TaggingExample)]
 
     found = load_training_data(DATASETS["udpos"], own, "translate-train", teacher=teacher, needs_dev=True, plug_in=True)
     half = SPLITS["train"]
@@ -207,10 +208,6 @@ def test_a_teacher_tags_translations_that_have_no_tags(model: Path, data: Path, 
     tune(model, "udpos", own, tmp_path / "tuned", steps=2)
     assert TUNED_INFO.read(tmp_path / "tuned" / "teacher").setting == "zero-shot"
     assert not TUNED_INFO.read(tmp_path / "tuned" / "teacher").config.plug_in
-
-
-def no_teacher() -> Teacher:
-    raise AssertionError("all examples have labels")
 
 
 def test_a_question_without_an_answer_is_read_as_a_translation_but_not_trained_on(data: Path, tmp_path: Path) -> None:

@@ -92,12 +92,12 @@ def test_other_inputs_start_from_scratch(
     np.testing.assert_allclose(np.load(out), encoder.encode(lines, layer=layer), atol=2e-2 if half else 1e-5)
 
 
-def test_sentence_file_reads_rows_and_blocks(tmp_path: Path, file: Path) -> None:
+def test_sentence_file_reads_rows(tmp_path: Path, file: Path) -> None:
     found = SentenceFile(file)
     assert len(found) == 6
     assert [found[row] for row in range(6)] == LINES
     assert found.read(1, 4) == LINES[1:4]
-    assert list(found.blocks(4, 1)) == [(1, LINES[1:5]), (5, LINES[5:])]
+    assert found.read(5, 9) == LINES[5:]
     assert found.distinct().tolist() == [0, 1, 2, 3, 5]
     packed = tmp_path / "text.txt.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))

@@ -40,7 +40,7 @@ class ClassificationTaskType(TaskType):
             kept = truncated_lengths(lengths, self.config.length - self.builder.special_token_count(len(texts)))
             truncated += kept != lengths
             ids = [own[:length] for own, length in zip(ids, kept, strict=True)]
-            sequences.append(self.builder.build_single(*ids) if len(ids) == 1 else self.builder.build_pair(*ids))
+            sequences.append(self.builder.build(*ids))
         record_truncation(
             truncated, len(rows), f"inputs are longer than {self.config.length} tokens; truncated the longer text"
         )
@@ -57,9 +57,6 @@ class ClassificationTaskType(TaskType):
     def target_tensors(self, features: Sequence[ClassificationFeature], width: int) -> Batch:  # noqa: ARG002
         dtype = torch.float32 if self.config.head_type == "regression" else torch.long
         return {"targets": torch.tensor([feature.target for feature in features], dtype=dtype)}
-
-    def count_targets(self, features: Sequence[ClassificationFeature]) -> int:
-        return len(features)
 
     def loss(self, output: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         logits_BK, targets_B = output.logits.float(), batch["targets"]

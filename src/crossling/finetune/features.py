@@ -42,7 +42,7 @@ class SequenceBuilder:
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, has_token_types: bool) -> None:
         self.tokenizer, self.has_token_types, self.pad = tokenizer, has_token_types, tokenizer.pad_token_id
-        self._single, self._pair = self._template("a"), self._template("a", "a")
+        self._templates = {1: self._template("a"), 2: self._template("a", "a")}  # by number of texts
 
     def tokenize(
         self, texts: Sequence[str], *, offsets: bool = True, special_tokens_as_text: bool = False
@@ -69,23 +69,24 @@ class SequenceBuilder:
 
     def special_token_count(self, texts: int) -> int:
         """Return how many special tokens are added to one text or to a text pair."""
-        return sum(len(ids) for ids, _ in (self._single if texts == 1 else self._pair)[::2])
+        return sum(len(ids) for ids, _ in self._templates[texts][::2])
 
-    def build_single(self, ids: np.ndarray) -> InputSequence:
-        """Add special tokens to one text."""
-        return _fill(self._single, ids)
-
-    def build_pair(self, first: np.ndarray, second: np.ndarray) -> InputSequence:
-        """Join a text pair with special tokens."""
-        return _fill(self._pair, first, second)
+    def build(self, *texts: np.ndarray) -> InputSequence:
+        """Add special tokens to one text, or join a text pair with them."""
+        ids: list[np.ndarray] = []
+        types: list[np.ndarray] = []
+        first = 0
+        for slot, (special_ids, special_types) in enumerate(self._templates[len(texts)]):
+            text = texts[slot // 2] if slot % 2 else None
+            if text is not None:
+                first = sum(map(len, ids))
+            ids.append(np.array(special_ids, dtype=np.int32) if text is None else text)
+            types.append(np.array(special_types if text is None else special_types * len(text), dtype=np.int8))
+        return InputSequence(np.concatenate(ids), np.concatenate(types), first)
 
     def batch(self, sequences: Sequence[InputSequence], max_length: int) -> Batch:
-        """Return padded tensors [B, L] under the argument names of transformers.
-
-        The width is a multiple of eight, unless that exceeds `max_length`.
-        """
-        longest = max(len(sequence.ids) for sequence in sequences)
-        width = max(longest, min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, max_length))
+        """Return padded tensors [B, L] under the argument names of transformers."""
+        width = padded_width(max(len(sequence.ids) for sequence in sequences), max_length)
         batch = {
             "input_ids": _pad([sequence.ids for sequence in sequences], width, self.pad),
             "attention_mask": _pad([np.ones_like(sequence.ids) for sequence in sequences], width, 0),
@@ -111,17 +112,9 @@ class SequenceBuilder:
         return [*parts, (ids[end:], types[end:])]
 
 
-def _fill(template: Sequence[tuple[list[int], list[int]]], *texts: np.ndarray) -> InputSequence:
-    ids: list[np.ndarray] = []
-    types: list[np.ndarray] = []
-    first = 0
-    for slot, (special_ids, special_types) in enumerate(template):
-        text = texts[slot // 2] if slot % 2 else None
-        if text is not None:
-            first = sum(map(len, ids))
-        ids.append(np.array(special_ids, dtype=np.int32) if text is None else text)
-        types.append(np.array(special_types if text is None else special_types * len(text), dtype=np.int8))
-    return InputSequence(np.concatenate(ids), np.concatenate(types), first)
+def padded_width(longest: int, max_length: int) -> int:
+    """Return the width of a batch: a multiple of eight, unless that exceeds `max_length`."""
+    return max(longest, min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, max_length))
 
 
 def _pad(sequences: Sequence[np.ndarray], width: int, padding: int) -> torch.Tensor:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,16 @@ from crossling.core.progress import print_status
 from crossling.core.resumable import check_output_folder
 from crossling.finetune.finetune_scoring import score_tuned_seed
 from crossling.finetune.finetune_settings import FinetuneSettings, finetune_grid, format_overrides
-from crossling.finetune.finetune_training import SELECTIONS, FinetuneJob, Selection, selection_score, train_seed
-from crossling.finetune.supervised_training import SCORES_FILE, WORK_FOLDER, link_files, publish_best_seed, seed_paths
-from crossling.finetune.training_data import SETTINGS, Setting, Teacher, load_training_data
+from crossling.finetune.finetune_training import SELECTIONS, FinetuneRun, Selection, selection_score
+from crossling.finetune.supervised_training import (
+    SCORES_FILE,
+    WORK_FOLDER,
+    link_files,
+    seed_paths,
+    train_model,
+    train_seeds,
+)
+from crossling.finetune.training_data import SETTINGS, Setting, load_training_data
 from crossling.finetune.translation.translation_training import train_translators
 from crossling.finetune.tuned_model import LANGUAGES_FOLDER, TUNED_INFO, TunedInfo, TunedModel
 from crossling.inference.load import load
@@ -96,10 +103,12 @@ def finetune(
             raise BadInput(f"{name} {value}: no such {name}{suggestion(value, valid)}")
     if seeds < 1:
         raise BadInput(f"seeds {seeds}: expected at least 1.")
+    check_output_folder(out, holds=CONTENTS, command="crossling finetune")
+    if out.is_dir():
+        scores.check_scores_folder(out)
     if task == TRANSLATION:
         if (setting, selection, grid, plug_in) != ("zero-shot", "english-dev", None, False):
             raise BadInput(f"task {TRANSLATION}: it has no setting, selection, grid or plug-in. Omit these options.")
-        _check_output(out)
         return train_translators(
             model, data, out, directions=directions, seeds=seeds, from_scratch=from_scratch, overrides=overrides
         )
@@ -113,45 +122,42 @@ def finetune(
     check_finetuning_task(task, model, data)
     dataset = get_dataset(task)
     points = finetune_grid(dataset, grid, format_overrides(overrides))
-    _check_output(out)
     _languages_to_score(dataset, data, plug_in)  # finds a damaged file before training
+
+    def tag(examples: Sequence[Example]) -> Sequence[tuple[str, ...]]:
+        """Fine-tune a zero-shot model that tags the translations (VECO)."""
+        finetune(model, task, data, out / "teacher", selection=selection, **overrides)
+        return TunedModel.load(out / "teacher").predict(examples)  # type: ignore[return-value]  # of sentences
+
     with process_group():
         torch.manual_seed(0)  # for a pooler that the encoder does not have
         encoder = load(model)
         if plug_in:
             encoder.check_cross_attention()
         training_data = load_training_data(
-            dataset,
-            data,
-            setting,
-            teacher=lambda: _train_teacher(model, task, data, out / "teacher", selection=selection, **overrides),
-            needs_dev=selection != "last" or len(points) > 1,
-            plug_in=plug_in,
+            dataset, data, setting, teacher=tag, needs_dev=selection != "last" or len(points) > 1, plug_in=plug_in
         )
         if training_data.trained_on != task and is_main_process():
             warnings.warn(f"{task}: no training files found; trains on {training_data.trained_on}", stacklevel=2)
-        job = FinetuneJob(encoder, training_data, setting, selection)
-        settings = _search_grid(job, points, out) if len(points) > 1 else next(iter(points.values()))
-        seeded = (replace(settings, seed=settings.seed + number) for number in range(seeds))
-        models = [train_seed(job, each, *seed_paths(out, each.seed)) for each in seeded]
-        best = max(models, key=lambda info: selection_score(selection, info.dev))  # the first of equals
-        rows = [row for info in models for row in _score_seed(out, info, dataset, data)]
-        publish_best_seed(out, best.seed, rows)
-        return rows
+        training = partial(FinetuneRun, encoder=encoder, data=training_data, setting=setting, selection=selection)
+        return train_seeds(
+            out,
+            _search_grid(training, points, out) if len(points) > 1 else next(iter(points.values())),
+            seeds,
+            training=training,
+            dev_score=selection_score,
+            score=lambda info, folder: _score_seed(out, folder, info, dataset, data),
+        )
 
 
-def _check_output(out: Path) -> None:
-    check_output_folder(out, holds=CONTENTS, command="crossling finetune")
-    if out.is_dir():
-        scores.check_scores_folder(out)
-
-
-def _search_grid(job: FinetuneJob, points: dict[str, FinetuneSettings], out: Path) -> FinetuneSettings:
+def _search_grid(
+    training: Callable[[FinetuneSettings], FinetuneRun], points: dict[str, FinetuneSettings], out: Path
+) -> FinetuneSettings:
     """Train every point of a grid and return the best one. Its model becomes that of the first seed."""
     results: dict[str, float] = {}
     for number, (name, settings) in enumerate(points.items(), start=1):
-        info = train_seed(job, settings, out / "grid" / name, out / WORK_FOLDER / f"grid-{name}")
-        results[name] = selection_score(job.selection, info.dev)
+        info = train_model(training(settings), out / "grid" / name, out / WORK_FOLDER / f"grid-{name}")
+        results[name] = selection_score(info)
         best = max(results, key=lambda point: results[point])
         if is_main_process():
             print_status(f"grid {number}/{len(points)}: {name} {results[name]:.2f} (best: {best} {results[best]:.2f})")
@@ -174,31 +180,16 @@ def _remove_weights(folder: Path) -> None:
         file.unlink()
 
 
-def _score_seed(out: Path, info: TunedInfo, dataset: BenchmarkDataset, data: Path) -> list[ScoreRow]:
+def _score_seed(out: Path, folder: Path, info: TunedInfo, dataset: BenchmarkDataset, data: Path) -> list[ScoreRow]:
     """Return the scores of one seed: stored ones if they cover all languages, or new ones."""
     stored = scores.read_scores(out / SCORES_FILE) if (out / SCORES_FILE).is_file() else []
     rows = [row for row in stored if row.get("seed") == info.seed and row["task"] == info.task]
     if rows and {row["language"] for row in rows} == {*_languages_to_score(dataset, data, info.config.plug_in)}:
         return rows
-    folder, _ = seed_paths(out, info.seed)
-    rows = score_tuned_seed(folder, data, out=folder)
-    if is_main_process():
-        scores.add_scores(out / SCORES_FILE, rows)
-    return rows
+    return score_tuned_seed(folder, data, out=folder)
 
 
 def _languages_to_score(dataset: BenchmarkDataset, data: Path, plug_in: bool) -> list[str]:
     if plug_in:
         return languages_with_translations(dataset, data, dataset.training_source(data)[1])
     return dataset.scorable_languages(data)
-
-
-def _train_teacher(model: str, task: str, data: Path, out: Path, **options: Any) -> Teacher:
-    """Fine-tune a zero-shot model that tags the translations (VECO)."""
-    finetune(model, task, data, out, **options)
-    tuned = TunedModel.load(out)
-
-    def tag(examples: Sequence[Example]) -> Sequence[tuple[str, ...]]:
-        return tuned.predict(examples)  # type: ignore[return-value]  # the examples are sentences
-
-    return tag

@@ -6,19 +6,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import xxhash
 
 from crossling.core.distributed import is_main_process
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.progress import Progress, count_truncations
-from crossling.finetune.model_info import InfoFile
 from crossling.finetune.supervised_training import SCORES_FILE
 from crossling.finetune.task_type import Prediction
-from crossling.finetune.tuned_model import TUNED_INFO, TunedInfo, TunedModel, model_folder
+from crossling.finetune.tuned_model import TUNED_INFO, InfoFile, TunedInfo, TunedModel, model_folder
 from crossling.tasks import predictions, scores
 from crossling.tasks.bootstrap import bootstrap_interval
 from crossling.tasks.dataset import BenchmarkDataset
@@ -103,120 +103,197 @@ def score_tuned_seed(
     """
     info = TUNED_INFO.read(folder)
     dataset = get_dataset(task or info.task)
-    _check_compatible(info, dataset)
-    languages = _select_languages(info, dataset, data, languages)
+    scoring = _TunedScoring(folder, data, info, dataset, recompute)
+    scoring.check_compatible()
+    languages = scoring.select_languages(languages)
     # The info file identifies the model: no two models have the same dev scores to the last digit.
     description = {"tuned": (folder / TUNED_INFO.name).read_text(encoding="utf-8")}
-    partial = PartialResults(out, dataset.name, description) if out is not None and is_main_process() else None
-    models = _LanguageModels(folder)
-    rows: list[ScoreRow] = []
+    results = ResumableScores(out, dataset.name, description)
     with (
         count_truncations(f"{dataset.name}, {folder.name}") as counter,
         Progress(f"score {dataset.name} {folder.name}", len(languages), enabled=is_main_process()) as progress,
     ):
         for done, language in enumerate(languages, start=1):
             counter.language = language
-            split, examples = dataset.read_test(data, language)
-            paired, translations = _read_translations(info, dataset, data, split, language)
-            inputs = xxhash.xxh3_64_hexdigest(repr([examples, translations]).encode())
-            new = partial.done(language, inputs) if partial else None
-            if new is None:
-                if recompute:
-                    predicted = _stored_predictions(folder, dataset.name, split, language, examples)
-                else:
-                    predicted = models.load(language).predict(examples, translations=translations)
-                if predicted is None:
-                    continue
-                place = partial.folder if partial else None
-                new = score_language(info, dataset, split, language, examples, predicted, out=place, paired=paired)
-                if partial:
-                    partial.record(language, new, inputs)
-            rows += new
+            test_set = scoring.read_test_set(language)
+            inputs = xxhash.xxh3_64_hexdigest(repr([test_set.examples, test_set.translations]).encode())
+            results.add(language, inputs, partial(scoring.score, test_set))
             progress.update(done, language)
-    if any("selected_on_test" in row for row in rows):
+    if any("selected_on_test" in row for row in results.rows):
         warnings.warn(
             f"{dataset.name}: some languages are scored on the dev set that selected the model, so their scores are"
             " optimistic (selected_on_test)",
             stacklevel=2,
         )
-    if not rows:
+    if not results.rows:
         raise BadInput(f"{folder}: no stored predictions of {dataset.name}. Run once without --recompute.")
-    if partial:
-        partial.finish()
-    return rows
+    if results.partial:
+        results.partial.finish()
+    return results.rows
 
 
-class _LanguageModels:
-    """Models of a folder. Keeps the last one that was loaded, since most languages have the same model."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._loaded: tuple[Path, TunedModel] | None = None
-
-    def load(self, language: str) -> TunedModel:
-        place = model_folder(self.folder, language)
-        if self._loaded is None or self._loaded[0] != place:
-            self._loaded = place, TunedModel.load(self.folder, language)
-        return self._loaded[1]
-
-
-def score_language(
-    info: TunedInfo,
-    dataset: BenchmarkDataset,
-    split: str,
-    language: str,
-    examples: Sequence[Example],
-    predicted: Sequence[Prediction],
-    *,
-    out: Path | None = None,
-    paired: str | None = None,
-) -> list[ScoreRow]:
-    """Return the scores of one language.
+class ResumableScores:
+    """Scores of the test sets of one model. With a folder for predictions, an interrupted evaluation resumes.
 
     Args:
-        info: Description of the model.
-        dataset: Dataset that is scored.
-        split: Split of the examples.
-        language: Language of the examples.
-        examples: Examples with labels.
-        predicted: Prediction of each example.
-        out: Write the predictions to this folder.
-        paired: Language of the translations that the examples were read with.
+        out: Folder for predictions.
+        task: Name of the task.
+        description: Model and settings. Scores of another description are not used again.
     """
-    gold = dataset.gold_labels(examples, split, language)
-    metrics = [METRICS[name] for name in dataset.metrics]
-    statistics = {metric.label: metric.statistics(gold, predicted, language) for metric in metrics}
-    if out is not None:
-        ids = [example.id for example in examples]
-        write_prediction_file(out, dataset.name, split, language, ids=ids, predicted=predicted, statistics=statistics)
-    context, _, questions = language.partition("-") if dataset.task_type == "qa" else (language, "", "")
-    return build_score_rows(
-        metrics,
-        statistics,
-        model=info.model,
-        task=dataset.name,
-        language=language,
-        setting=info.setting,
-        seed=info.seed,
-        split=split,
-        trained_on=info.trained_on,
-        selection=info.selection,
-        selected_on_test=_is_selection_set(info, dataset, split, language) or None,
-        tuned=info.description,
-        plug="in" if info.config.plug_in else None,
-        paired=paired,
-        questions=questions if questions and questions != context else None,
-    )
+
+    def __init__(self, out: Path | None, task: str, description: Mapping[str, Any]) -> None:
+        self.partial = PartialResults(out, task, description) if out is not None and is_main_process() else None
+        self.rows: list[ScoreRow] = []
+
+    def add(self, name: str, inputs: str, score: Callable[[Path | None], list[ScoreRow]]) -> None:
+        """Add the stored scores of a test set with this fingerprint, or compute and store them.
+
+        `score` gets the folder for the predictions.
+        """
+        rows = self.partial.done(name, inputs) if self.partial else None
+        if rows is None:
+            rows = score(self.partial.folder if self.partial else None)
+            if self.partial:
+                self.partial.record(name, rows, inputs)
+        self.rows += rows
 
 
-def build_score_rows(metrics: Sequence[Metric], statistics: Mapping[str, np.ndarray], **fields: Any) -> list[ScoreRow]:
+class _TestSet(NamedTuple):
+    split: str
+    language: str
+    examples: list[Example]
+    paired: str | None  # language of the translations that a model with plug-in reads
+    translations: list[Example] | None
+
+
+@dataclass
+class _TunedScoring:
+    """One fine-tuned model, and the dataset that it is scored on."""
+
+    folder: Path
+    data: Path
+    info: TunedInfo
+    dataset: BenchmarkDataset
+    recompute: bool  # from stored predictions
+    _loaded: tuple[Path, TunedModel] | None = None  # the last model, since most languages have the same one
+
+    def check_compatible(self) -> None:
+        """Refuse a dataset that the head of the model does not fit."""
+        info, dataset, config = self.info, self.dataset, self.info.config
+        task_type = config.head_type if config.head_type in ("tagging", "qa") else "classification"
+        if dataset.task_type != task_type or (config.labels and not {*dataset.labels} <= {*config.labels}):
+            raise BadInput(
+                f"{dataset.name}: it has other labels than {info.task}, for which this model was fine-tuned. Fine-tune"
+                f" a model for it with crossling finetune {info.model} --task {dataset.name} --data DATA -o TUNED"
+            )
+
+    def select_languages(self, languages: Sequence[str] | None) -> Sequence[str]:
+        """Return the languages to score, and refuse those without test data."""
+        data, dataset = self.data, self.dataset
+        available: Sequence[str] = []
+        if data.is_dir() and self.info.config.plug_in:
+            available = languages_with_translations(dataset, data, self.info.source_language)
+        elif data.is_dir():
+            available = dataset.scorable_languages(data, languages)
+        if not available and languages is None:
+            raise BadInput(f"{data}: no test data of {dataset.name}. Use the folder of the benchmark data.")
+        for language in languages or ():
+            if language not in available:
+                hint = suggestion(language, dataset.languages_with_test_files(data))
+                raise BadInput(f"{data}: {dataset.name} has no test data in {language!r}{hint}")
+        return languages or available
+
+    def read_test_set(self, language: str) -> _TestSet:
+        split, examples = self.dataset.read_test(self.data, language)
+        found = None
+        if self.info.config.plug_in:
+            found = read_test_translations(self.dataset, self.data, split, language, self.info.source_language)
+        return _TestSet(split, language, examples, *(found or (None, None)))
+
+    def _predict(self, test_set: _TestSet) -> list[Prediction]:
+        place = model_folder(self.folder, test_set.language)
+        if self._loaded is None or self._loaded[0] != place:
+            self._loaded = place, TunedModel.load(self.folder, test_set.language)
+        return self._loaded[1].predict(test_set.examples, translations=test_set.translations)
+
+    def _stored_predictions(self, test_set: _TestSet) -> list[Prediction] | None:
+        """Return the predictions stored with the model, in the order of the examples, or None without any."""
+        task, split, language = self.dataset.name, test_set.split, test_set.language
+        path = predictions_file(self.folder, task, f"{split}-{language}")
+        if not path.is_file():
+            message = f"{self.folder}: no stored predictions of {task} in {language!r} ({split}); skipped"
+            warnings.warn(message, stacklevel=3)
+            return None
+        rows = predictions.read_predictions(path)
+        if [row.id for row in rows] != [example.id for example in test_set.examples]:
+            raise BadInput(f"{path}: these predictions belong to other examples of {task}. Run without --recompute.")
+        return [tuple(row.prediction) if isinstance(row.prediction, list) else row.prediction for row in rows]
+
+    def score(self, test_set: _TestSet, out: Path | None) -> list[ScoreRow]:
+        """Return the scores of one language, and write the predictions to `out`."""
+        predicted = self._stored_predictions(test_set) if self.recompute else self._predict(test_set)
+        if predicted is None:
+            return []
+        info, dataset, (split, language, examples, paired, _) = self.info, self.dataset, test_set
+        context, _, questions = language.partition("-") if dataset.task_type == "qa" else (language, "", "")
+        monitored = ("all-dev", "each-dev", *(["english-dev"] if language == info.source_language else []))
+        is_selection_set = split == "dev" and dataset.name == info.task and info.selection in monitored
+        return score_predictions(
+            [METRICS[name] for name in dataset.metrics],
+            dataset.gold_labels(examples, split, language),
+            predicted,
+            ids=[example.id for example in examples],
+            text_language=language,
+            out=out,
+            model=info.model,
+            task=dataset.name,
+            language=language,
+            setting=info.setting,
+            seed=info.seed,
+            split=split,
+            trained_on=info.trained_on,
+            selection=info.selection,
+            selected_on_test=is_selection_set or None,
+            tuned=info.description,
+            plug="in" if info.config.plug_in else None,
+            paired=paired,
+            questions=questions if questions and questions != context else None,
+        )
+
+
+def score_predictions(
+    metrics: Sequence[Metric],
+    gold: Sequence[Any],
+    predicted: Sequence[Prediction],
+    *,
+    ids: Sequence[str],
+    text_language: str,
+    out: Path | None,
+    **fields: Any,
+) -> list[ScoreRow]:
     """Return one row per metric, with its bootstrap interval.
 
     Args:
         metrics: Metrics to compute.
-        statistics: Statistics [N, S] by label of the metric.
+        gold: Label of each example.
+        predicted: Prediction of each example.
+        ids: Name of each example.
+        text_language: Language whose rules the metrics use.
+        out: Write the predictions and their statistics to this folder.
         **fields: Other fields of `Score`. A callable is called with the metric.
     """
+    statistics = {metric.label: metric.statistics(gold, predicted, text_language) for metric in metrics}
+    if out is not None:
+        examples = (
+            ExamplePrediction(
+                ids[row],
+                list(prediction) if isinstance(prediction, tuple) else prediction,
+                {label: predictions.compact_numbers(statistics_NS[row]) for label, statistics_NS in statistics.items()},
+            )
+            for row, prediction in enumerate(predicted)
+        )
+        place = {name: fields[name] for name in ("task", "split", "language")}
+        predictions.write_predictions(out, **place, rows=examples)
     rows = []
     for metric in metrics:
         statistics_NS = statistics[metric.label]
@@ -234,83 +311,6 @@ def build_score_rows(metrics: Sequence[Metric], statistics: Mapping[str, np.ndar
     return rows
 
 
-def write_prediction_file(
-    folder: Path,
-    task: str,
-    split: str,
-    language: str,
-    *,
-    ids: Sequence[str],
-    predicted: Sequence[Prediction],
-    statistics: Mapping[str, np.ndarray],
-) -> None:
-    """Write predictions with their statistics by metric."""
-    rows = (
-        ExamplePrediction(
-            ids[row],
-            list(prediction) if isinstance(prediction, tuple) else prediction,
-            {label: predictions.compact_numbers(statistics_NS[row]) for label, statistics_NS in statistics.items()},
-        )
-        for row, prediction in enumerate(predicted)
-    )
-    predictions.write_predictions(folder, task=task, split=split, language=language, rows=rows)
-
-
-def _select_languages(
-    info: TunedInfo, dataset: BenchmarkDataset, data: Path, languages: Sequence[str] | None
-) -> Sequence[str]:
-    """Return the languages to score, and refuse those without test data."""
-    available: Sequence[str] = []
-    if data.is_dir() and info.config.plug_in:
-        available = languages_with_translations(dataset, data, info.source_language)
-    elif data.is_dir():
-        available = dataset.scorable_languages(data, languages)
-    if not available and languages is None:
-        raise BadInput(f"{data}: no test data of {dataset.name}. Use the folder of the benchmark data.")
-    for language in languages or ():
-        if language not in available:
-            hint = suggestion(language, dataset.languages_with_test_files(data))
-            raise BadInput(f"{data}: {dataset.name} has no test data in {language!r}{hint}")
-    return languages or available
-
-
-def _read_translations(
-    info: TunedInfo, dataset: BenchmarkDataset, data: Path, split: str, language: str
-) -> tuple[str | None, list[Example] | None]:
-    """Return language and text of the translations that a model with plug-in reads."""
-    if not info.config.plug_in:
-        return None, None
-    return read_test_translations(dataset, data, split, language, info.source_language) or (None, None)
-
-
-def _is_selection_set(info: TunedInfo, dataset: BenchmarkDataset, split: str, language: str) -> bool:
-    """Return True if the model was selected on the examples that it is scored on."""
-    is_monitored = info.selection in ("all-dev", "each-dev") or (
-        info.selection == "english-dev" and language == info.source_language
-    )
-    return split == "dev" and dataset.name == info.task and is_monitored
-
-
-def _check_compatible(info: TunedInfo, dataset: BenchmarkDataset) -> None:
-    """Refuse a dataset that the head of the model does not fit."""
-    config = info.config
-    task_type = config.head_type if config.head_type in ("tagging", "qa") else "classification"
-    if dataset.task_type != task_type or (config.labels and not {*dataset.labels} <= {*config.labels}):
-        raise BadInput(
-            f"{dataset.name}: it has other labels than {info.task}, for which this model was fine-tuned. Fine-tune a"
-            f" model for it with crossling finetune {info.model} --task {dataset.name} --data DATA -o TUNED"
-        )
-
-
-def _stored_predictions(
-    folder: Path, task: str, split: str, language: str, examples: Sequence[Example]
-) -> list[Prediction] | None:
-    """Return the predictions stored with a model, in the order of the examples, or None without any."""
-    path = folder / predictions.PREDICTIONS_FOLDER / task / f"{split}-{language}.jsonl"
-    if not path.is_file():
-        warnings.warn(f"{folder}: no stored predictions of {task} in {language!r} ({split}); skipped", stacklevel=3)
-        return None
-    rows = predictions.read_predictions(path)
-    if [row.id for row in rows] != [example.id for example in examples]:
-        raise BadInput(f"{path}: these predictions belong to other examples of {task}. Run without --recompute.")
-    return [tuple(row.prediction) if isinstance(row.prediction, list) else row.prediction for row in rows]
+def predictions_file(folder: Path, task: str, name: str) -> Path:
+    """Return the file of the predictions that are stored with a model. The name is SPLIT-LANGUAGE."""
+    return folder / predictions.PREDICTIONS_FOLDER / task / f"{name}.jsonl"

@@ -63,7 +63,7 @@ class QATaskType(TaskType):
             most_context_VP = _most_context(starts, size, len(context.ids))
             for window, start in enumerate(starts):
                 end = min(start + size, len(context.ids))
-                sequence = self.builder.build_pair(query, context.ids[start:end])
+                sequence = self.builder.build(query, context.ids[start:end])
                 target = (FIRST_TOKEN, FIRST_TOKEN)
                 if answer is not None and start <= answer[0] and answer[1] < end:
                     target = sequence.first + answer[0] - start, sequence.first + answer[1] - start
@@ -73,9 +73,6 @@ class QATaskType(TaskType):
 
     def target_tensors(self, features: Sequence[QAFeature], width: int) -> Batch:  # noqa: ARG002
         return {"targets": torch.tensor([feature.target for feature in features])}
-
-    def count_targets(self, features: Sequence[QAFeature]) -> int:
-        return len(features)
 
     def loss(self, output: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the mean of the losses of start and end. A prediction is correct if both are."""

@@ -48,7 +48,7 @@ class TaggingTaskType(TaskType):
             tags = self._tags(example) if with_targets else ()
             for first, last in _split_words([min(len(ids), max_tokens) for ids in word_ids], max_tokens):
                 ids = [own[:max_tokens] for own in word_ids[first:last]]
-                sequence = self.builder.build_single(np.concatenate(ids))
+                sequence = self.builder.build(np.concatenate(ids))
                 positions = np.cumsum([sequence.first, *(len(own) for own in ids[:-1])])
                 features.append(TaggingFeature(index, (sequence,), first, tuple(positions.tolist()), tags[first:last]))
         words = sum(len(example.words) for example in examples)

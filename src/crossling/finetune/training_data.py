@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,7 @@ from crossling.tasks.parallel_examples import ExamplePair, read_test_translation
 from crossling.tasks.registry import get_dataset
 
 Setting = Literal["zero-shot", "translate-train"]
-Teacher = Callable[[Sequence[Example]], Sequence[tuple[str, ...]]]  # predicts the tags of sentences that have none
+Teacher = Callable[[Sequence[Example]], Sequence[tuple[str, ...]]]  # tags sentences
 
 SETTINGS = ("zero-shot", "translate-train")
 
@@ -51,7 +52,7 @@ class TrainingData:
     def has_unanswerable(self) -> bool:
         return any(isinstance(example, QAExample) and example.impossible for example in self.train)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of all training and dev examples and their translations."""
         digest = xxhash.xxh3_64()
@@ -63,13 +64,7 @@ class TrainingData:
 
 
 def load_training_data(
-    dataset: BenchmarkDataset,
-    data: Path,
-    setting: Setting,
-    *,
-    teacher: Callable[[], Teacher],
-    needs_dev: bool,
-    plug_in: bool = False,
+    dataset: BenchmarkDataset, data: Path, setting: Setting, *, teacher: Teacher, needs_dev: bool, plug_in: bool = False
 ) -> TrainingData:
     """Read training and dev examples.
 
@@ -77,7 +72,7 @@ def load_training_data(
         dataset: Dataset of the task.
         data: Folder of benchmark data.
         setting: `translate-train` adds the translated training examples.
-        teacher: Trains a model that tags translated sentences without tags (VECO). Called only if there are any.
+        teacher: Tags translated sentences without tags (VECO). Called only if there are any.
         needs_dev: Refuse data without a dev set of the source language.
         plug_in: Read every example with its translation.
     """
@@ -89,14 +84,16 @@ def load_training_data(
     else:
         _, train = dataset.read_training(data, source_language)
         if setting == "translate-train":
-            train = [*train, *_read_translated(dataset, data, source_language, teacher)]
+            _, translated = dataset.read_translated_training(data)
+            others = [example for code, own in translated.items() if code != source_language for example in own]
+            train = [*train, *_add_tags(others, teacher)]
         training_data = replace(training_data, train=train)
     if not training_data.train:
         raise BadInput(f"{data}: the training set of {dataset.name} is empty. Download the file again.")
     return training_data
 
 
-def _add_pairs(base: TrainingData, data: Path, teacher: Callable[[], Teacher], needs_dev: bool) -> TrainingData:
+def _add_pairs(base: TrainingData, data: Path, teacher: Teacher, needs_dev: bool) -> TrainingData:
     """Add both sides of every pair (x, y): x read with y and the label of x, y with x and the label of y (VECO 3.1)."""
     dataset, source = base.dataset, base.source_language
     by_language = read_training_pairs(get_dataset(base.trained_on), data, source)
@@ -132,23 +129,16 @@ def _add_pairs(base: TrainingData, data: Path, teacher: Callable[[], Teacher], n
     )
 
 
-def _read_translated(
-    dataset: BenchmarkDataset, data: Path, source_language: str, teacher: Callable[[], Teacher]
-) -> list[Example]:
-    _, by_language = dataset.read_translated_training(data)
-    return _add_tags([e for code, own in by_language.items() if code != source_language for e in own], teacher)
-
-
-def _add_tags(examples: list[Example], teacher: Callable[[], Teacher]) -> list[Example]:
+def _add_tags(examples: list[Example], teacher: Teacher) -> list[Example]:
     """Return the examples, with the tags of the teacher for sentences that have none."""
-    untagged = [example for example in examples if isinstance(example, TaggingExample) and example.tags is None]
-    if not untagged:
-        return examples
-    tags = iter(teacher()(untagged))
-    return [
-        replace(example, tags=next(tags)) if isinstance(example, TaggingExample) and example.tags is None else example
-        for example in examples
-    ]
+    untagged = {
+        row: example
+        for row, example in enumerate(examples)
+        if isinstance(example, TaggingExample) and example.tags is None
+    }
+    tags = teacher([*untagged.values()]) if untagged else []
+    tagged = {row: replace(untagged[row], tags=own) for row, own in zip(untagged, tags, strict=True)}
+    return [tagged.get(row, example) for row, example in enumerate(examples)]
 
 
 def _read_dev(dataset: BenchmarkDataset, data: Path, source_language: str, needs_dev: bool) -> dict[str, list[Example]]:

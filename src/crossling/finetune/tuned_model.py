@@ -11,10 +11,10 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -31,16 +31,20 @@ from transformers import (
 
 import crossling.model.task_heads  # noqa: F401  registers our heads with Auto*
 from crossling.core.errors import BadInput
+from crossling.core.files import write_json
 from crossling.data.packing import batch_by_length
 from crossling.finetune.classification import ClassificationTaskType
 from crossling.finetune.features import SequenceBuilder
-from crossling.finetune.model_info import InfoFile
 from crossling.finetune.qa import QATaskType
 from crossling.finetune.tagging import TaggingTaskType
 from crossling.finetune.task_type import Feature, HeadType, Prediction, TaskConfig, TaskType
+from crossling.inference.hidden_states import evaluation_mode
 from crossling.model.embedding import DisentangledEmbedding
 from crossling.model.pretrained import load_pretrained, load_tokenizer, quiet_transformers
 from crossling.tasks.examples import Example
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 AUTO_MODELS: dict[HeadType, Any] = {
     "classification": AutoModelForSequenceClassification,
@@ -50,9 +54,7 @@ AUTO_MODELS: dict[HeadType, Any] = {
     "qa": AutoModelForQuestionAnswering,
 }
 TASK_TYPES: dict[HeadType, type[TaskType]] = {
-    "classification": ClassificationTaskType,
-    "regression": ClassificationTaskType,
-    "choice": ClassificationTaskType,
+    **dict.fromkeys(("classification", "regression", "choice"), ClassificationTaskType),
     "tagging": TaggingTaskType,
     "qa": QATaskType,
 }
@@ -104,6 +106,74 @@ def _encoder_weights(encoder: PreTrainedModel) -> dict[str, Tensor]:
     return weights
 
 
+# JSON file in the folder of a fine-tuned model: what the model is and how it was trained.
+
+
+class ModelInfo(Protocol):
+    """Fields that the info of every kind of fine-tuned model has."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def data(self) -> str:
+        """Fingerprint of the training and dev sets."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Options and hyperparameters that determine the model, apart from seed and data."""
+
+
+Info = TypeVar("Info", bound=ModelInfo)
+
+
+@dataclass(frozen=True)
+class InfoFile(Generic[Info]):
+    """Format of an info file, and the folders that hold one.
+
+    Args:
+        name: File name.
+        version: Version of the format.
+        parse: Builds the info from its JSON object.
+        command: Command that writes the file.
+    """
+
+    name: str
+    version: int
+    parse: Callable[[dict[str, Any]], Info]
+    command: str
+
+    def exists(self, folder: Path) -> bool:
+        """Return True if the folder holds such a model."""
+        return (folder / self.name).is_file()
+
+    def seed_folders(self, folder: Path) -> list[Path]:
+        """Return the folder of each seed, or the folder itself if it holds a single model."""
+        folders = [path for path in folder.glob("seed-*") if self.exists(path)]
+        return sorted(folders, key=lambda path: self.read(path).seed) or [folder]
+
+    def read(self, folder: Path) -> Info:
+        """Return the info of the model in a folder."""
+        file = folder / self.name
+        if not file.is_file():
+            raise BadInput(f"{folder}: no {self.name} here. Train the model with {self.command}.")
+        try:
+            stored = json.loads(file.read_text(encoding="utf-8"))
+            version = stored.pop("version", 1)
+            info = self.parse(stored) if version == self.version else None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadInput(f"{file}: not valid ({error}). Train the model again with {self.command}.") from None
+        if info is None:
+            raise BadInput(
+                f"{file}: format version {version}, expected {self.version}. Train the model again with {self.command}."
+            )
+        return info
+
+    def write(self, folder: Path, info: DataclassInstance) -> None:
+        """Write the info of a model into its folder."""
+        write_json(folder / self.name, {"version": self.version, **asdict(info)})
+
+
 @dataclass(frozen=True)
 class TunedInfo:
     """Contents of tuned.json."""
@@ -122,6 +192,12 @@ class TunedInfo:
     source_language: str = "en"  # language of the training examples
     data: str = ""  # fingerprint of training and dev examples
     dev: dict[str, float | None] = field(default_factory=dict)  # "english-dev", "all-dev", and "dev/LL" by language
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Options and hyperparameters that determine the model, apart from seed and data."""
+        options = {"task": self.task, "model": self.model, "setting": self.setting, "selection": self.selection}
+        return {**options, "plug_in": str(self.config.plug_in), **self.hyperparameters}
 
     @property
     def description(self) -> str:
@@ -156,7 +232,8 @@ class TunedModel:
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, config: TaskConfig) -> None:
         self.model, self.tokenizer = model, tokenizer
-        self.task_type = build_task_type(model, tokenizer, config)
+        has_token_types = (getattr(model.config, "type_vocab_size", None) or 0) > 1
+        self.task_type = TASK_TYPES[config.head_type](config, SequenceBuilder(tokenizer, has_token_types))
 
     def predict(
         self,
@@ -181,10 +258,8 @@ class TunedModel:
         if features is None:
             features = self.task_type.build_features(examples, with_targets=False, translations=translations)
         scores = [np.empty(0)] * len(features)
-        device = self.model.device
-        autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
-        self.model.eval()
-        with torch.no_grad(), autocast:
+        device = self.model.eval().device
+        with evaluation_mode(self.model, mixed_precision=True):
             for rows in batch_by_length([feature.padded_tokens for feature in features], TOKENS_PER_BATCH):
                 batch = self.task_type.batch([features[row] for row in rows])
                 output = self.task_type.output(self.model, {name: each.to(device) for name, each in batch.items()})
@@ -193,7 +268,15 @@ class TunedModel:
         return self.task_type.decode_predictions(examples, features, scores)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write model and tokenizer into an existing folder."""
+        """Write model and tokenizer into an existing folder.
+
+        Args:
+            folder: Folder to write to. TUNED folders also have a tuned.json, which `crossling.finetune` writes.
+
+        Example:
+            >>> tuned = TunedModel.load("tuned")
+            >>> tuned.save("copy")  # for AutoModel.from_pretrained of transformers
+        """
         save_pretrained(self.model, self.tokenizer, folder)
 
     @classmethod
@@ -204,8 +287,16 @@ class TunedModel:
             folder: TUNED folder, or the folder of one seed.
             language: Load the model of this language, if the folder has one.
 
+        Returns:
+            The model, on the GPU if there is one.
+
         Raises:
             BadInput: The folder holds no fine-tuned model.
+
+        Example:
+            >>> tuned = TunedModel.load("tuned", language="de")
+            >>> tuned.predict([ClassificationExample("0", ("Ein Hund rennt.", "Ein Tier bewegt sich."), None)])
+            ['entailment']
         """
         folder = Path(folder)
         config = TUNED_INFO.read(folder).config
@@ -219,11 +310,6 @@ def model_folder(folder: Path, language: str | None) -> Path:
     """Return the folder of the model for a language: its own, or the common one."""
     own = folder / LANGUAGES_FOLDER / (language or "")
     return own if language is not None and own.is_dir() else folder
-
-
-def build_task_type(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, config: TaskConfig) -> TaskType:
-    has_token_types = (getattr(model.config, "type_vocab_size", None) or 0) > 1
-    return TASK_TYPES[config.head_type](config, SequenceBuilder(tokenizer, has_token_types))
 
 
 def save_pretrained(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: str | os.PathLike[str]) -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import tempfile
 from array import array
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
@@ -18,7 +18,9 @@ from crossling.core.progress import Progress, count_truncations
 from crossling.core.resumable import PartialOutput
 from crossling.corpora.text_files import SkipReason, read_lines
 from crossling.inference.pooling import check_pooling
-from crossling.inference.sentence_encoder import Encoder
+
+if TYPE_CHECKING:
+    from crossling.inference.sentence_encoder import Encoder
 
 
 class SentenceFile:
@@ -56,16 +58,11 @@ class SentenceFile:
         return self.read(row, row + 1)[0]
 
     def read(self, start: int, stop: int) -> list[str]:
-        """Return the sentences of some rows."""
+        """Return the sentences of some rows. The last row may lie behind the end of the file."""
         starts = self._starts[start : stop + 1].tolist()
         self._text.seek(starts[0])
         data = self._text.read(starts[-1] - starts[0])
         return [data[a - starts[0] : b - starts[0]].decode() for a, b in pairwise(starts)]
-
-    def blocks(self, size: int, first: int = 0) -> Iterator[tuple[int, list[str]]]:
-        """Yield blocks of `size` sentences with the row of their first, from row `first` on."""
-        for start in range(first, len(self), size):
-            yield start, self.read(start, min(start + size, len(self)))
 
     def distinct(self) -> np.ndarray:
         """Return the rows of distinct sentences in order: the first of equal ones.
@@ -112,15 +109,20 @@ def encode_file(
         >>> encode_file(load(), "sentences.txt", "vectors.npy")
         PosixPath('vectors.npy')
     """
-    path = _check_npy(Path(out))
+    path = Path(out)
+    if path.suffix != ".npy":
+        raise BadInput(f"{path}: vectors are written as .npy. Give a file name with this suffix.")
+    if path.is_dir():
+        raise BadInput(f"{path}: this is a folder. Give a file name.")
     layer = model.resolve_layer(layer)
     check_pooling(pooling)
-    return write_vectors(model, SentenceFile(Path(file)), path, layer, pooling, np.float16 if half else np.float32)
+    write_vectors(model, SentenceFile(Path(file)), path, layer, pooling, np.float16 if half else np.float32)
+    return path
 
 
 def write_vectors(
     model: Encoder, sentences: SentenceFile, out: Path, layer: int, pooling: str, dtype: type[np.floating]
-) -> Path:
+) -> None:
     """Write the vectors of all sentences to `out`, or resume."""
     partial = PartialOutput(
         out,
@@ -136,20 +138,17 @@ def write_vectors(
     )
     array = partial.folder / "vectors.npy"
     done = int(partial.done("sentences") or 0) if array.is_file() else 0  # sentences whose vectors are written
-    vectors_ND = (
-        np.lib.format.open_memmap(array, mode="r+")
-        if done
-        else np.lib.format.open_memmap(array, mode="w+", dtype=dtype, shape=(len(sentences), model.hidden_size))
-    )
+    shape = len(sentences), model.hidden_size
+    vectors_ND = np.lib.format.open_memmap(array, mode="r+" if done else "w+", dtype=dtype, shape=shape)
     name = sentences.file.name
     with count_truncations(name), Progress(f"embed {name}", len(sentences), done) as progress:
-        for start, block in sentences.blocks(SENTENCES_PER_BLOCK, done):
+        for start in range(done, len(sentences), SENTENCES_PER_BLOCK):
+            block = sentences.read(start, start + SENTENCES_PER_BLOCK)
             vectors_ND[start : start + len(block)] = model.encode(block, layer=layer, pooling=pooling)
             vectors_ND.flush()
             partial.record("sentences", start + len(block))
             progress.update(start + len(block), "sentences")
     partial.publish(array)
-    return out
 
 
 def read_vectors(path: Path) -> np.ndarray:
@@ -162,11 +161,3 @@ def read_vectors(path: Path) -> np.ndarray:
     if not is_array or vectors_ND.dtype not in (np.float16, np.float32):
         raise BadInput(f"{path}: expected an array [sentences, width] of float16 or float32. Encode the file again.")
     return vectors_ND
-
-
-def _check_npy(out: Path) -> Path:
-    if out.suffix != ".npy":
-        raise BadInput(f"{out}: vectors are written as .npy. Give a file name with this suffix.")
-    if out.is_dir():
-        raise BadInput(f"{out}: this is a folder. Give a file name.")
-    return out

@@ -23,13 +23,16 @@ BatchStates = tuple[list[int], tuple[Tensor, ...], Tensor]  # rows, states of ev
 
 
 @contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Disable dropout, gradients and autocast. Restore the mode of every module afterwards."""
+def evaluation_mode(model: nn.Module, mixed_precision: bool = False) -> Iterator[None]:
+    """Disable dropout and gradients. Restore the mode of every module afterwards.
+
+    Autocast is disabled too, unless `mixed_precision` enables it on a GPU.
+    """
     modes = {module: module.training for module in model.modules()}
-    device = next(model.parameters()).device
+    device = next(model.parameters()).device.type
     model.eval()
     try:
-        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=mixed_precision and device == "cuda"):
             yield
     finally:
         for module, mode in modes.items():
@@ -49,22 +52,16 @@ def iter_states(
     With `translation_ids`, yield [H : S] of every layer, [B, L, 2 D]: the states without and with cross-attention to
     the translation (VECO §3.1).
     """
-    if translation_ids is None:
-        for rows in _batches([len(row) for row in ids], TOKENS_PER_BATCH, batch_size):
-            inputs = _pad(model, [ids[row] for row in rows], pad_id)
-            yield rows, model(**inputs, output_hidden_states=True).hidden_states, inputs["attention_mask"]
-        return
-    lengths = [len(own) + len(other) for own, other in zip(ids, translation_ids, strict=True)]
-    for rows in _batches(lengths, TOKENS_PER_BATCH // 2, batch_size):
-        inputs, others = (_pad(model, [side[row] for row in rows], pad_id) for side in (ids, translation_ids))
-        alone = model(**inputs, output_hidden_states=True).hidden_states
-        crossed = model(
-            **inputs,
-            encoder_hidden_states=model(**others).last_hidden_state,
-            encoder_attention_mask=others["attention_mask"],
-            output_hidden_states=True,
-        ).hidden_states
-        states = tuple(torch.cat(layer, -1) for layer in zip(alone, crossed, strict=True))
+    sides = [ids] if translation_ids is None else [ids, translation_ids]
+    lengths = [sum(map(len, row)) for row in zip(*sides, strict=True)]
+    for rows in _batches(lengths, TOKENS_PER_BATCH // len(sides), batch_size):
+        inputs, *others = (_pad(model, [side[row] for row in rows], pad_id) for side in sides)
+        states = model(**inputs, output_hidden_states=True).hidden_states
+        for other in others:
+            cross = {"encoder_hidden_states": model(**other).last_hidden_state}
+            cross["encoder_attention_mask"] = other["attention_mask"]
+            crossed = model(**inputs, **cross, output_hidden_states=True).hidden_states
+            states = tuple(torch.cat(layer, -1) for layer in zip(states, crossed, strict=True))
         yield rows, states, inputs["attention_mask"]
 
 

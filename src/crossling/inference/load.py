@@ -12,6 +12,7 @@ from crossling import bundled
 from crossling.core.errors import BadInput
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
 from crossling.inference.sentence_encoder import Encoder
+from crossling.inference.word_links import first_id
 from crossling.model.encoder import CrosslingModel
 from crossling.model.heads import LMHead
 from crossling.model.pretrained import load_pretrained, load_tokenizer
@@ -83,14 +84,10 @@ def load_language_model(
     tokenizer = vocabulary.tokenizer() if isinstance(vocabulary, Vocabulary) else vocabulary
     # BERT and similar models have start and end tokens in their tokenizer only, not in their configuration.
     config = encoder.config
-    config.bos_token_id = _first_id(config.bos_token_id, tokenizer.bos_token_id, tokenizer.cls_token_id)
-    config.eos_token_id = _first_id(config.eos_token_id, tokenizer.eos_token_id, tokenizer.sep_token_id)
+    config.bos_token_id = first_id(config.bos_token_id, tokenizer.bos_token_id, tokenizer.cls_token_id)
+    config.eos_token_id = first_id(config.eos_token_id, tokenizer.eos_token_id, tokenizer.sep_token_id)
     if config.bos_token_id is None or config.eos_token_id is None:
         raise BadInput(
             f"{model}: the tokenizer has no start or end token, which a translator needs. Give another model."
         )
     return encoder, initial.encoder.lm_head, tokenizer, initial.name
-
-
-def _first_id(*ids: int | None) -> int | None:
-    return next((token for token in ids if token is not None), None)

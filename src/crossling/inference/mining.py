@@ -13,8 +13,10 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,7 +26,9 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.progress import Progress
 from crossling.inference.encode_file import SentenceFile, read_vectors, write_vectors
 from crossling.inference.pooling import check_pooling
-from crossling.inference.sentence_encoder import Encoder
+
+if TYPE_CHECKING:
+    from crossling.inference.sentence_encoder import Encoder
 
 # A block of similarities takes 128 MiB. The second side is read once for each block of the first, so these are longer.
 FIRST_BLOCK = 16_384
@@ -211,35 +215,10 @@ def mine(
             widths = f"widths {one.values_ND.shape[1]} and {other.values_ND.shape[1]}"
             raise BadInput(f"{vectors[0]} and {vectors[1]}: {widths}. Encode both files with one model.")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        neighbors = (
-            find_neighbors_faiss(one, other, k)
-            if faiss
-            else find_neighbors(one, other, k, device=device, title="search")
-        )
-        pairs = match_one_to_one(*neighbors, margin)
+        search = find_neighbors_faiss if faiss else partial(find_neighbors, device=device, title="search")
+        pairs = match_one_to_one(*search(one, other, k), margin)
         pairs = CandidatePairs(pairs.score_P, one.rows[pairs.first_P], other.rows[pairs.second_P])  # rows of the files
-    return _iter_pairs(pairs, *files, threshold)
-
-
-def mine_sentences(
-    model: Encoder,
-    first: list[str],
-    second: list[str],
-    *,
-    layer: int | None,
-    pooling: str,
-    margin: str,
-    k: int,
-    threshold: float,
-) -> list[MinedPair]:
-    """Find translations in two lists of sentences, see `Encoder.mine`."""
-    check_margin(margin, k)
-    sides = [list(dict.fromkeys(sentences)) for sentences in (first, second)]
-    if not all(sides):
-        return []
-    one, other = (VectorRows.all(model.encode(side, layer=layer, pooling=pooling)) for side in sides)
-    pairs = match_one_to_one(*find_neighbors(one, other, k, device=model.model.device), margin)
-    return list(_iter_pairs(pairs, sides[0], sides[1], threshold))
+    return iter_pairs(pairs, *files, threshold)
 
 
 def match_one_to_one(forward: Neighbors, backward: Neighbors, margin: str = "ratio") -> CandidatePairs:
@@ -272,9 +251,10 @@ def check_margin(margin: str, k: int = DEFAULT_NEIGHBORS) -> None:
         raise BadInput(f"k {k}: expected at least 1 neighbor.")
 
 
-def _iter_pairs(
+def iter_pairs(
     pairs: CandidatePairs, sources: SentenceFile | list[str], targets: SentenceFile | list[str], threshold: float
 ) -> Iterator[MinedPair]:
+    """Yield the sentences of pairs with a score above the threshold."""
     for score, first, second in zip(pairs.score_P, pairs.first_P, pairs.second_P, strict=True):
         if score <= threshold:  # the best come first
             return

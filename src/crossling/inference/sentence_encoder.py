@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress
+from crossling.inference import mining
 from crossling.inference.hidden_states import (
     BatchStates,
     check_compatibility,
@@ -30,7 +31,6 @@ from crossling.inference.word_links import WordLinks, WordPair, check_methods, e
 from crossling.model.pretrained import model_fingerprint
 
 if TYPE_CHECKING:
-    from crossling.inference.mining import MinedPair
     from crossling.inference.pooling import Vectors
 
 
@@ -327,9 +327,9 @@ class Encoder:
         layer: int | None = None,
         pooling: str = "mean",
         margin: str = "ratio",
-        k: int = 4,
+        k: int = mining.DEFAULT_NEIGHBORS,
         threshold: float = 0.0,
-    ) -> list[MinedPair]:
+    ) -> list[mining.MinedPair]:
         """Find translations in two lists of sentences (Artetxe and Schwenk 2019).
 
         Args:
@@ -351,10 +351,13 @@ class Encoder:
             >>> model.mine(["the house", "a dog"], ["ein Hund", "das Haus"])[0].target
             'das Haus'
         """
-        from crossling.inference.mining import mine_sentences  # imports this module
-
-        sides = _to_list(first), _to_list(second)
-        return mine_sentences(self, *sides, layer=layer, pooling=pooling, margin=margin, k=k, threshold=threshold)
+        mining.check_margin(margin, k)
+        sides = [list(dict.fromkeys(_to_list(sentences))) for sentences in (first, second)]
+        if not all(sides):
+            return []
+        one, other = (mining.VectorRows.all(self.encode(side, layer=layer, pooling=pooling)) for side in sides)
+        pairs = mining.match_one_to_one(*mining.find_neighbors(one, other, k, device=self.model.device), margin)
+        return list(mining.iter_pairs(pairs, sides[0], sides[1], threshold))
 
     def check_cross_attention(self) -> None:
         """Raise BadInput if the model has no cross-attention to plug in."""

@@ -68,9 +68,8 @@ class JointInput:
 
 def join_word_pairs(pairs: Sequence[WordPair], tokenizer: PreTrainedTokenizerFast, name: str) -> list[JointInput]:
     """Tokenize pairs of word lists. `name` is the model's name in error messages."""
-    start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
-    start = tokenizer.bos_token_id if start is None else start
-    end = tokenizer.eos_token_id if end is None else end
+    start = first_id(tokenizer.cls_token_id, tokenizer.bos_token_id)
+    end = first_id(tokenizer.sep_token_id, tokenizer.eos_token_id)
     if start is None or end is None:
         raise BadInput(
             f"{name}: the tokenizer has no start or end token, which word alignment needs. Give another model."
@@ -86,6 +85,11 @@ def join_word_pairs(pairs: Sequence[WordPair], tokenizer: PreTrainedTokenizerFas
         )
         inputs.append(JointInput([start, *source_ids, end, *target_ids, end], source_words, target_words))
     return inputs
+
+
+def first_id(*ids: int | None) -> int | None:
+    """Return the first of some special tokens that the tokenizer or the configuration has."""
+    return next((token for token in ids if token is not None), None)
 
 
 def check_methods(methods: Iterable[str]) -> None:

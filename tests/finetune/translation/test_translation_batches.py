@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
-from crossling.finetune.translation.translation_batches import METRIC_NAMES, TranslationBatches, TranslationObjective
+from crossling.finetune.supervised_training import metric_names
+from crossling.finetune.translation.translation_batches import LOSS_NAME, TranslationBatches, TranslationObjective
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration, encoder_decoder_from_encoder
 
 from ..tiny_tasks import make_model
 
+METRIC_NAMES = metric_names(LOSS_NAME)
 START, END, PAD = 0, 2, 1
 
 

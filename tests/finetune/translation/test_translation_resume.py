@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from crossling.core.errors import BadInput, Interrupted
 from crossling.data.batches import StepWork
 from crossling.finetune.translation.translation_batches import TranslationBatches
-from crossling.finetune.translation.translation_training import _TranslationRun
+from crossling.finetune.translation.translation_training import TranslationRun
 from crossling.finetune.translation.translator import TRANSLATOR_INFO
 from crossling.train import checkpoint
 from crossling.train.trainer import Trainer
@@ -97,7 +97,7 @@ def test_an_unsafe_checkpoint_is_never_the_best_one(
     def score_dev(self: Any, translator: Any) -> dict[str, float]:
         return {"dev": next(evaluations if translator is self.translator else choices)}
 
-    monkeypatch.setattr(_TranslationRun, "_score_dev", score_dev)
+    monkeypatch.setattr(TranslationRun, "_score_dev", score_dev)
     monkeypatch.setattr(Trainer, "_is_suspect", lambda self: self.step == 4)
     for name in ("whole", "cut"):
         # Scores at steps 0, 2, 4, ...; at the end those of the mean and of the best checkpoint.
@@ -135,7 +135,7 @@ def test_a_finished_translator_is_kept_and_other_settings_are_refused(
 ) -> None:
     out = tmp_path / "mt"
     rows = train_short(encoder, data, out)
-    monkeypatch.setattr(_TranslationRun, "fit", _never)
+    monkeypatch.setattr(TranslationRun, "fit", _never)
     assert train_short(encoder, data, out) == rows
     with pytest.raises(BadInput, match=r"trained with lr 0.005, not 0.1"):
         train_short(encoder, data, out, lr=0.1)
@@ -155,9 +155,9 @@ def test_a_run_that_patience_ended_is_not_trained_further(
     def failing(*_: object) -> None:
         raise OSError(5, "the disk is gone")
 
-    monkeypatch.setattr(_TranslationRun, "_score_dev", score_dev)
+    monkeypatch.setattr(TranslationRun, "_score_dev", score_dev)
     with monkeypatch.context() as once:
-        once.setattr(_TranslationRun, "save_model", failing)
+        once.setattr(TranslationRun, "save_model", failing)
         with pytest.raises(OSError, match="the disk is gone"):
             train_short(encoder, data, tmp_path / "mt", steps=40, patience=2)
     monkeypatch.setattr(TranslationBatches, "__getitem__", _never)

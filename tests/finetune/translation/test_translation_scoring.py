@@ -126,7 +126,7 @@ def test_seeds_have_the_same_description_after_different_numbers_of_steps(data: 
 
 
 def test_the_translator_gets_the_beam_search(mt: Path, data: Path, echo: type[EchoTranslator]) -> None:
-    score_translator_seed(mt, data, ["en-de"], beam=3, length_penalty=0.4)
+    score_translator_seed(mt, data, languages=["en-de"], beam=3, length_penalty=0.4)
     assert echo.calls == [(f"test_{n} {SENTENCES[0]}", "de", 3, 0.4) for n in "ab"]
 
 

@@ -13,12 +13,13 @@ from torch import nn
 
 from crossling.core.errors import BadInput, Failed
 from crossling.finetune import supervised_training
-from crossling.finetune import supervised_training as finetune_job
 from crossling.finetune.finetune_settings import TranslationSettings
 from crossling.finetune.translation import translation_training
 from crossling.finetune.translation.parallel_text import parse_directions, read_parallel_text
 from crossling.finetune.translation.translation_init import initialize_translator
-from crossling.finetune.translation.translation_training import TranslationJob, _TranslationRun
+from crossling.finetune.translation.translation_training import TranslationRun
+
+from .tiny_parallel import train_short
 
 SETTINGS = TranslationSettings(
     lr=3e-4,
@@ -41,14 +42,12 @@ SETTINGS = TranslationSettings(
 BOTH = parse_directions("en-de,de-en")
 
 
-@pytest.fixture(scope="module")
-def job(encoder: Path, data: Path) -> TranslationJob:
-    return TranslationJob(initialize_translator(encoder, BOTH, False), BOTH, read_parallel_text(data, BOTH))
-
-
 @pytest.fixture
-def run(job: TranslationJob) -> _TranslationRun:
-    return _TranslationRun(job, job.init.resolve(SETTINGS), torch.device("cpu"))
+def run(encoder: Path, data: Path) -> TranslationRun:
+    init = initialize_translator(encoder, BOTH, False)
+    found = TranslationRun(init.resolve(SETTINGS), init, BOTH, read_parallel_text(data, BOTH))
+    found.build(torch.device("cpu"))
+    return found
 
 
 def test_hyperparameters_exclude_the_seed_and_the_beam_search() -> None:
@@ -59,7 +58,7 @@ def test_hyperparameters_exclude_the_seed_and_the_beam_search() -> None:
 # ---- training -----------------------------------------------------------------------------------------------
 
 
-def test_the_trainer_gets_the_settings(run: _TranslationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trainer_gets_the_settings(run: TranslationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
     class RecordingTrainer:
@@ -73,7 +72,7 @@ def test_the_trainer_gets_the_settings(run: _TranslationRun, tmp_path: Path, mon
 
     monkeypatch.setattr(supervised_training, "Trainer", RecordingTrainer)
     assert run.fit(tmp_path / "work") == 50
-    assert given["net"].encoder is run.model
+    assert given["net"].encoder is run.translator.model
     assert {name: each.label_smoothing for name, each in given["objectives"].items()} == {"translation": 0.15}
     optimizer, schedule, batches = given["optimizer"], given["schedule"], given["batches"]
     assert (optimizer.warmup, optimizer.decay, optimizer.clip, optimizer.beta2) == (7, 0.03, 0.7, 0.98)
@@ -104,7 +103,7 @@ def test_dropout_of_a_continued_translator_is_that_of_the_settings(mt: Path) -> 
 # ---- dev scores ---------------------------------------------------------------------------------------------
 
 
-def test_dev_is_scored_with_the_settings(run: _TranslationRun) -> None:
+def test_dev_is_scored_with_the_settings(run: TranslationRun) -> None:
     calls: list[Any] = []
 
     def translate(sentences: Any, to: Any, *, beam: int, length_penalty: float) -> list[str]:
@@ -113,17 +112,17 @@ def test_dev_is_scored_with_the_settings(run: _TranslationRun) -> None:
 
     run._score_dev(SimpleNamespace(translate=translate))  # type: ignore[arg-type]
     [(sentences, to, beam, length_penalty)] = calls
-    text = run.job.text.dev
+    text = run.text.dev
     assert sentences == [source for direction in BOTH for source, _ in text[direction][:3]]
     assert to == ["de"] * 3 + ["en"] * 3
     assert (beam, length_penalty) == (2, 0.6)
 
 
 def test_dev_scores_of_the_main_process_count_in_all_processes(
-    run: _TranslationRun, monkeypatch: pytest.MonkeyPatch
+    run: TranslationRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Simulate two processes with different translations."""
-    text, translations = run.job.text.dev, {True: [], False: []}
+    text, translations = run.text.dev, {True: [], False: []}
     for direction in BOTH:
         translations[True] += [target for _, target in text[direction][:3]]
         translations[False] += [f"{target} dog" for _, target in text[direction][:3]]
@@ -147,19 +146,20 @@ def test_dev_scores_of_the_main_process_count_in_all_processes(
 # ---- scoring ------------------------------------------------------------------------------------------------
 
 
-def test_test_sets_are_scored_with_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_test_sets_are_scored_with_the_settings(
+    encoder: Path, data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     given: dict[str, Any] = {}
 
-    def score_translator_seed(folder: Path, data: Path, **options: Any) -> list[Any]:
-        given.update(options, paths=(folder, data))
+    def score_translator_seed(folder: Path, data: Path, text: Any, **options: Any) -> list[Any]:
+        given.update(options, folder=folder, data=data, text=text)
         return []
 
     monkeypatch.setattr(translation_training, "score_translator_seed", score_translator_seed)
-    text: Any = SimpleNamespace()
-    translation_training._score_seed(tmp_path, 4, replace(SETTINGS, beam=3), text, tmp_path / "data")
-    assert given["paths"] == (tmp_path / "seed-4", tmp_path / "data")
-    assert (given["beam"], given["length_penalty"], given["out"]) == (3, 0.6, tmp_path / "seed-4")
-    assert given["text"] is text
+    train_short(encoder, data, tmp_path, seed=4, steps=1, beam=3, length_penalty=0.6)
+    assert given["folder"] == given["out"] == tmp_path / "seed-4"
+    assert (given["beam"], given["length_penalty"], given["data"]) == (3, 0.6, data)
+    assert given["text"] == read_parallel_text(data, BOTH)
     assert given["reuse"]
 
 
@@ -168,7 +168,7 @@ def test_missing_test_sets_are_refused_before_training(
 ) -> None:
     for language in ("en", "de"):
         (tmp_path / f"train.{language}").write_text((data / f"train.{language}").read_text())
-    monkeypatch.setattr(translation_training, "train_translator_seed", None)
+    monkeypatch.setattr(translation_training, "TranslationRun", None)
     with pytest.raises(BadInput, match="no test or dev set for en-de"):
         translation_training.train_translators(
             encoder, tmp_path, tmp_path / "mt", directions="en-de", seeds=1, from_scratch=False, overrides={}
@@ -176,11 +176,13 @@ def test_missing_test_sets_are_refused_before_training(
 
 
 def test_out_of_memory_names_the_setting_to_change(tmp_path: Path) -> None:
-    def build(_: torch.device) -> Any:
-        def fit(_: Path) -> int:
+    class FailingRun(TranslationRun):
+        def build(self, device: torch.device) -> None:
+            pass
+
+        def fit(self, work: Path) -> int:  # noqa: ARG002
             raise torch.OutOfMemoryError
 
-        return SimpleNamespace(fit=fit)
-
+    run: Any = FailingRun(replace(SETTINGS, micro_tokens=77), init=None, directions=BOTH, text=None)  # type: ignore[arg-type]
     with pytest.raises(Failed, match=r"out of memory with micro_tokens=77. Set a smaller value"):
-        finetune_job.train_model(build, 77, tmp_path / "out", tmp_path / "work")
+        supervised_training.train_model(run, tmp_path / "out", tmp_path / "work")

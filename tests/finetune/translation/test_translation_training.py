@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from crossling.core.errors import BadInput
 from crossling.evaluate.evaluate import evaluate
 from crossling.finetune.finetune import finetune
-from crossling.finetune.translation.translation_training import _TranslationRun
+from crossling.finetune.translation.translation_training import TranslationRun
 from crossling.finetune.translation.translator import TRANSLATOR_INFO, Translator
 from crossling.tasks import scores
 from crossling.train import checkpoint
@@ -65,7 +65,7 @@ def test_scores_are_of_the_requested_text_and_beam_search(
         return translate(self, sentences, to, **options)
 
     first = train_short(encoder, own, out, directions="en-de", length_penalty=0.5)
-    monkeypatch.setattr(_TranslationRun, "fit", _never)
+    monkeypatch.setattr(TranslationRun, "fit", _never)
     monkeypatch.setattr(Translator, "translate", record)
     assert train_short(encoder, own, out, directions="en-de", length_penalty=0.5) == first
     assert not calls
@@ -91,7 +91,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(
     encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states: list[dict[str, torch.Tensor]] = []
-    save_model = _TranslationRun.save_model
+    save_model = TranslationRun.save_model
 
     def record(self: Any, out: Path, work: Path, steps: int) -> Any:
         for state in checkpoint.list_checkpoints(work / "checkpoints"):
@@ -104,8 +104,8 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(
         return {"dev": score, "dev/en-de": score}
 
     choices = iter([5, 4])
-    monkeypatch.setattr(_TranslationRun, "save_model", record)
-    monkeypatch.setattr(_TranslationRun, "_score_dev", score_dev)
+    monkeypatch.setattr(TranslationRun, "save_model", record)
+    monkeypatch.setattr(TranslationRun, "_score_dev", score_dev)
     train_short(encoder, data, tmp_path / "mt", average=3)
     assert TRANSLATOR_INFO.read(tmp_path / "mt").averaged_steps == [2, 4, 6]
     found = load_file(tmp_path / "mt" / "model.safetensors")
@@ -128,7 +128,7 @@ def test_patience_ends_the_training_and_the_best_checkpoint_is_used(
         return {"dev": score, "dev/en-de": score}
 
     steps, choices = iter(range(0, 100, 2)), iter([3, 7])  # at the end: the mean, then the best checkpoint
-    monkeypatch.setattr(_TranslationRun, "_score_dev", score_dev)
+    monkeypatch.setattr(TranslationRun, "_score_dev", score_dev)
     train_short(encoder, data, tmp_path / "mt", steps=40, patience=3)
     info = TRANSLATOR_INFO.read(tmp_path / "mt")
     assert info.steps == 4 + 3 * 2

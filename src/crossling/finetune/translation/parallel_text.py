@@ -11,9 +11,9 @@ import heapq
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import xxhash
@@ -41,11 +41,6 @@ class Direction:
     source: str
     target: str
 
-    @classmethod
-    def parse(cls, text: str) -> Direction:
-        """Return the direction of `en-de`."""
-        return cls(*parse_pair(text.strip()))
-
     def __str__(self) -> str:
         return f"{self.source}-{self.target}"
 
@@ -53,7 +48,7 @@ class Direction:
 def parse_directions(directions: str | Sequence[str]) -> tuple[Direction, ...]:
     """Return the distinct directions of `en-de,de-en` or of a list."""
     names = directions.split(",") if isinstance(directions, str) else directions
-    parsed = tuple(dict.fromkeys(Direction.parse(name) for name in names if name.strip()))
+    parsed = tuple(dict.fromkeys(Direction(*parse_pair(name.strip())) for name in names if name.strip()))
     if not parsed:
         raise BadInput("directions: none given. Name some, for instance en-de,de-en.")
     return parsed
@@ -178,25 +173,22 @@ def _find_folder(data: Path, languages: set[str]) -> Path:
 
 
 def _read_folder(folder: Path, directions: Sequence[Direction], splits: Sequence[str]) -> ParallelText:
-    texts: dict[Path, list[str]] = {}
+    read = cache(lambda file: [*read_sentences(file)])  # directions share files
     by_split: dict[str, PairsByDirection] = {}
     for split, files in _find_files(folder).items():
         if (split if split in (TRAIN, DEV) else "test") not in splits:
             continue
         for direction in directions:
             if direction.source in files and direction.target in files:
-                pairs = _join(files[direction.source], files[direction.target], texts)
+                pairs = _join(files[direction.source], files[direction.target], read)
                 by_split.setdefault(split, {})[direction] = pairs
     train, dev = by_split.pop(TRAIN, {}), by_split.pop(DEV, {})
     return ParallelText(train, dev, by_split)
 
 
-def _join(source_file: Path, target_file: Path, texts: dict[Path, list[str]]) -> SentencePairs:
-    """Return the rows in which both sides have text. `texts` caches the files, since directions share them."""
-    for file in (source_file, target_file):
-        if file not in texts:
-            texts[file] = [*read_sentences(file)]
-    sources, targets = texts[source_file], texts[target_file]
+def _join(source_file: Path, target_file: Path, read: Callable[[Path], list[str]]) -> SentencePairs:
+    """Return the rows in which both sides have text."""
+    sources, targets = read(source_file), read(target_file)
     if len(sources) != len(targets):
         raise BadInput(
             f"{source_file} has {len(sources):,} lines and {target_file} has {len(targets):,}: line n of one must be"
@@ -271,9 +263,7 @@ def _hash(row: tuple[str, str]) -> int:
 def _by_direction(rows: Mapping[LanguagePair, SentencePairs], directions: Sequence[Direction]) -> PairsByDirection:
     pairs: PairsByDirection = {}
     for direction in directions:
-        forward = rows.get((direction.source, direction.target))
+        forward = rows.get((direction.source, direction.target), [])
         backward = rows.get((direction.target, direction.source), [])
-        own = [(target, source) for source, target in backward] if forward is None else forward
-        if own:
-            pairs[direction] = own
-    return pairs
+        pairs[direction] = forward or [(target, source) for source, target in backward]
+    return {direction: own for direction, own in pairs.items() if own}

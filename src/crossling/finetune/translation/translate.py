@@ -58,10 +58,11 @@ def translate(
     if not isinstance(text, str | os.PathLike):
         if out is not None:
             raise BadInput(f"out {out}: only a file is translated into a file. Use the path of one, or omit out.")
-        return [line for _, line in stream(model, text, language, beam=beam, length_penalty=length_penalty)]
-    if out is not None:
+        lines: Iterable[str] = text
+    elif out is not None:
         return _translate_file(model, Path(text), Path(out), to=language, beam=beam, length_penalty=length_penalty)
-    lines = read_source_lines(Path(text))
+    else:
+        lines = read_source_lines(Path(text))
     return [line for _, line in stream(model, lines, language, beam=beam, length_penalty=length_penalty)]
 
 

@@ -10,7 +10,7 @@ determines the data. Sentences of one step have similar lengths, so that there i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,55 +19,45 @@ import torch
 from torch import Tensor
 
 from crossling.core.errors import BadInput
-from crossling.data.batches import LENGTH_MULTIPLE
 from crossling.data.packing import Batch
-from crossling.finetune.supervised_training import ORDER, SupervisedBatches, SupervisedObjective, metric_names
+from crossling.finetune.features import padded_width
+from crossling.finetune.supervised_training import ORDER, SupervisedBatches, SupervisedObjective
 
 LOSS_NAME = "translation"
-METRIC_NAMES = metric_names(LOSS_NAME)
 
 
+@dataclass(eq=False)
 class TranslationBatches(SupervisedBatches[np.ndarray]):
     """`batches[step]` are the micro-batches of a step in one process.
 
     Args:
-        sources: Token ids of each source sentence.
-        targets: Token ids of each target sentence, with the end token.
+        source_ids: Token ids of each source sentence.
+        target_ids: Token ids of each target sentence, with the end token.
         tokens: Tokens per step over all processes, counting the longer side of each pair.
-        seed: Seed of order and dropout.
-        micro_tokens: Tokens per micro-batch, padding included.
         start_token: First input token of the decoder.
         pad_token: Padding token.
         max_length: Maximum number of tokens that the model can read.
-        rank: Rank of this process.
-        world_size: World size of the run.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[np.ndarray],
-        targets: Sequence[np.ndarray],
-        *,
-        tokens: int,
-        seed: int,
-        micro_tokens: int,
-        start_token: int,
-        pad_token: int,
-        max_length: int,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        super().__init__(loss_name=LOSS_NAME, seed=seed, micro_tokens=micro_tokens, rank=rank, world_size=world_size)
+    source_ids: InitVar[Sequence[np.ndarray]]
+    target_ids: InitVar[Sequence[np.ndarray]]
+    tokens: int
+    start_token: int
+    pad_token: int
+    max_length: int
+
+    loss_name = LOSS_NAME
+
+    def __post_init__(self, source_ids: Sequence[np.ndarray], target_ids: Sequence[np.ndarray]) -> None:
         # The decoder reads the target shifted by one: the start token, then the target without its end token.
-        shifted = [np.append(np.int32(start_token), ids[:-1]) for ids in targets]
-        self.sources, self.targets, self.decoder_inputs = map(_PackedSentences.pack, (sources, targets, shifted))
-        self.pad_token, self.max_length = pad_token, max_length
+        shifted = [np.append(np.int32(self.start_token), ids[:-1]) for ids in target_ids]
+        self.sources, self.targets, self.decoder_inputs = map(_PackedSentences.pack, (source_ids, target_ids, shifted))
         self.longer_N = np.maximum(self.sources.lengths_N, self.targets.lengths_N)
-        self.steps_per_epoch = max(1, round(self.longer_N.sum() / tokens))
-        if len(sources) < world_size * self.steps_per_epoch:
+        self.steps_per_epoch = max(1, round(self.longer_N.sum() / self.tokens))
+        if len(source_ids) < self.world_size * self.steps_per_epoch:
             raise BadInput(
-                f"tokens {tokens}: a step has fewer sentence pairs than there are processes ({world_size}). Set more"
-                " tokens, or start fewer processes."
+                f"tokens {self.tokens}: a step has fewer sentence pairs than there are processes ({self.world_size})."
+                " Set more tokens, or start fewer processes."
             )
         self._epoch = lru_cache(maxsize=2)(self._split_epoch)
 
@@ -130,8 +120,7 @@ class _PackedSentences:
     def pad(self, rows_B: np.ndarray, padding: int, max_length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return ids and mask [B, L]. L is a multiple of eight, unless that exceeds `max_length`."""
         lengths_B = self.lengths_N[rows_B]
-        longest = int(lengths_B.max())
-        width = max(longest, min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, max_length))
+        width = padded_width(int(lengths_B.max()), max_length)
         mask_BL = np.arange(width) < lengths_B[:, None]
         ids_BL = np.full(mask_BL.shape, padding, dtype=np.int64)
         positions_BL = self.starts_N[rows_B][:, None] + np.arange(width)

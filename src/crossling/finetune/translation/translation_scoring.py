@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from crossling.core.distributed import is_main_process
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import write_json
 from crossling.core.progress import Progress
-from crossling.finetune.finetune_scoring import build_score_rows, score_seeds, write_prediction_file
+from crossling.finetune.finetune_scoring import ResumableScores, predictions_file, score_predictions, score_seeds
 from crossling.finetune.translation.parallel_text import (
     DEV,
     Direction,
@@ -61,7 +62,7 @@ class DecodingInfo:
     length_penalty: float
 
     @property
-    def decoding(self) -> str:
+    def description(self) -> str:
         """Beam search in words: `beam 5`, or `beam 5, length penalty 0.6`."""
         penalty = "" if self.length_penalty == 1 else f", length penalty {self.length_penalty:g}"
         return f"beam {self.beam}{penalty}"
@@ -90,8 +91,8 @@ def evaluate_translator(
 
     def score_seed(seed: Path, seed_out: Path | None) -> list[ScoreRow]:
         if recompute:
-            return rescore_stored(seed, data, languages, text)
-        return score_translator_seed(seed, data, languages, out=seed_out, text=text)
+            return rescore_stored(seed, data, text, languages)
+        return score_translator_seed(seed, data, text, languages, out=seed_out)
 
     return score_seeds(TRANSLATOR_INFO, folder, out, score_seed)
 
@@ -106,105 +107,95 @@ def check_translator(model: str | os.PathLike[str], data: Path) -> None:
     check_sacrebleu(target_languages(parse_directions(TRANSLATOR_INFO.read(Path(model)).directions)))
 
 
-def find_test_sets(data: Path, directions: Sequence[Direction], text: ParallelText | None) -> list[ScoredSet]:
+def find_test_sets(
+    data: Path, directions: Sequence[Direction], text: ParallelText | None, languages: Sequence[str] | None = None
+) -> list[ScoredSet]:
     """Return the test sets by name and direction, or the dev sets if there are none.
 
     Args:
         data: Folder of parallel text.
         directions: Directions of the translator.
         text: Contents of the folder, if it was read before.
+        languages: Directions to return, or languages that are one side of them. [default: all]
     """
     text = text or read_parallel_text(data, directions, ("dev", "test"))
-    found = [
-        ScoredSet(split, direction, pairs) for split, part in text.tests.items() for direction, pairs in part.items()
-    ]
-    found = found or [ScoredSet(DEV, direction, pairs) for direction, pairs in text.dev.items()]
+    splits = text.tests if any(text.tests.values()) else {DEV: text.dev}
+    found = [ScoredSet(split, direction, pairs) for split, part in splits.items() for direction, pairs in part.items()]
     if not found:
         names = ", ".join(map(str, directions))
         raise BadInput(f"{data}: no test or dev set for {names}. Add test.LL or dev.LL of both languages.")
-    return found
-
-
-def _filter_sets(sets: list[ScoredSet], languages: Sequence[str] | None, data: Path) -> list[ScoredSet]:
-    """Return the test sets of the requested directions, or of directions with a requested language."""
     if languages is None:
-        return sets
-    names = language_names(str(scored.direction) for scored in sets)
-    requested = {normalize_language(language, names) for language in languages}
-    for language in requested - names:
-        raise BadInput(f"{data}: no test set of {language!r}{suggestion(language, names)}")
-    return [scored for scored in sets if language_names([str(scored.direction)]) & requested]
+        return found
+    known = language_names(str(each.direction) for each in found)
+    requested = {normalize_language(language, known) for language in languages}
+    for language in requested - known:
+        raise BadInput(f"{data}: no test set of {language!r}{suggestion(language, known)}")
+    return [each for each in found if language_names([str(each.direction)]) & requested]
 
 
 def score_translator_seed(
     folder: Path,
     data: Path,
+    text: ParallelText | None = None,
     languages: Sequence[str] | None = None,
     *,
     out: Path | None = None,
     beam: int = DEFAULT_BEAM,
     length_penalty: float = 1.0,
     reuse: bool = False,
-    text: ParallelText | None = None,
 ) -> list[ScoreRow]:
     """Score one translator on the test sets of its directions, or on the dev sets if there are none.
 
     Args:
         folder: Folder of the translator.
         data: Folder of parallel text.
+        text: Contents of `data`, if it was read before.
         languages: Directions to score, or languages that are one side of them. [default: all]
         out: Write translations to this folder, and resume an interrupted evaluation.
         beam: Beam size.
         length_penalty: Exponent of the length in the beam search.
         reuse: Use stored translations of the same text by the same translator and beam search.
-        text: Contents of `data`, if it was read before.
     """
     info = TRANSLATOR_INFO.read(folder)
-    sets = _filter_sets(find_test_sets(data, parse_directions(info.directions), text), languages, data)
+    sets = find_test_sets(data, parse_directions(info.directions), text, languages)
     digest = _translator_digest(folder)
     description = {"translator": digest, "beam": beam, "length_penalty": length_penalty}
-    partial = PartialResults(out, TRANSLATION, description) if out is not None and is_main_process() else None
-    rows: list[ScoreRow] = []
-    decoding_files: dict[Path, DecodingInfo] = {}
-    translator = None
+    results, decodings = ResumableScores(out, TRANSLATION, description), dict[str, DecodingInfo]()
+    load_translator = cache(partial(Translator.load, folder))
+
+    def score(test_set: ScoredSet, decoding: DecodingInfo, place: Path | None) -> list[ScoreRow]:
+        is_stored = reuse and _read_decoding_info(folder, test_set.name) == decoding
+        translations = _stored_translations(folder, test_set.name) if is_stored else None
+        if translations is None:
+            translations = load_translator().translate(
+                [source for source, _ in test_set.pairs],
+                test_set.direction.target,
+                beam=beam,
+                length_penalty=length_penalty,
+                on_progress=progress.advance,
+            )
+        return score_direction(info, test_set, translations, decoding, place)
+
     sentences = sum(len(test_set.pairs) for test_set in sets)
     with Progress(f"score {TRANSLATION} {folder.name}", sentences, enabled=is_main_process()) as progress:
         for test_set in sets:
-            before, name = progress.done, test_set.name
+            before = progress.done
             decoding = DecodingInfo(digest, pairs_fingerprint(test_set.pairs), beam, length_penalty)
-            new = partial.done(name, decoding.text) if partial else None
-            if new is None:
-                is_stored = reuse and _read_decoding_info(folder, name) == decoding
-                translations = _stored_translations(folder, name) if is_stored else None
-                if translations is None:
-                    translator = translator or Translator.load(folder)
-                    translations = translator.translate(
-                        [source for source, _ in test_set.pairs],
-                        test_set.direction.target,
-                        beam=beam,
-                        length_penalty=length_penalty,
-                        on_progress=progress.advance,
-                    )
-                place = partial.folder if partial else None
-                new = score_direction(info, test_set, translations, decoding=decoding.decoding, out=place)
-                if partial:
-                    partial.record(name, new, decoding.text)
-            rows += new
-            if partial:
-                decoding_files[_decoding_file(partial.results, name)] = decoding
+            results.add(test_set.name, decoding.text, partial(score, test_set, decoding))
+            decodings[test_set.name] = decoding
             progress.advance(before + len(test_set.pairs) - progress.done, f"{test_set.split} {test_set.direction}")
-    if partial:
-        _finish(partial, decoding_files)
-    return rows
+    if results.partial:
+        _finish(results.partial, decodings)
+    return results.rows
 
 
 def rescore_stored(
-    folder: Path, data: Path, languages: Sequence[str] | None = None, text: ParallelText | None = None
+    folder: Path, data: Path, text: ParallelText | None = None, languages: Sequence[str] | None = None
 ) -> list[ScoreRow]:
     """Score stored translations without running the translator. Skip test sets without any."""
     info, digest = TRANSLATOR_INFO.read(folder), _translator_digest(folder)
     rows: list[ScoreRow] = []
-    for test_set in _filter_sets(find_test_sets(data, parse_directions(info.directions), text), languages, data):
+    for test_set in find_test_sets(data, parse_directions(info.directions), text, languages):
         translations, decoding = _stored_translations(folder, test_set.name), _read_decoding_info(folder, test_set.name)
         if translations is None:
             warnings.warn(
@@ -213,38 +204,31 @@ def rescore_stored(
             continue
         if decoding is None or (decoding.translator, decoding.text) != (digest, pairs_fingerprint(test_set.pairs)):
             raise BadInput(
-                f"{_translations_file(folder, test_set.name)}: these are not this model's translations of"
+                f"{predictions_file(folder, TRANSLATION, test_set.name)}: these are not this model's translations of"
                 f" {test_set.split} in {data}. Run without --recompute."
             )
-        rows += score_direction(info, test_set, translations, decoding=decoding.decoding)
+        rows += score_direction(info, test_set, translations, decoding)
     if not rows:
         raise BadInput(f"{folder}: no stored translations. Run once without --recompute.")
     return rows
 
 
 def score_direction(
-    info: TranslatorInfo, test_set: ScoredSet, translations: Sequence[str], *, decoding: str, out: Path | None = None
+    info: TranslatorInfo,
+    test_set: ScoredSet,
+    translations: Sequence[str],
+    decoding: DecodingInfo,
+    out: Path | None = None,
 ) -> list[ScoreRow]:
-    """Return the scores of one direction.
-
-    Args:
-        info: Description of the translator.
-        test_set: Sources and references.
-        translations: Translation of each source.
-        decoding: Beam search in words.
-        out: Write the translations to this folder.
-    """
+    """Return the scores of one direction, and write the translations to `out`."""
     split, direction, pairs = test_set
-    references = [target for _, target in pairs]
-    statistics = {m.label: m.statistics(references, translations, direction.target) for m in TRANSLATION_METRICS}
-    if out is not None:
-        ids = [str(row) for row in range(len(pairs))]
-        write_prediction_file(
-            out, TRANSLATION, split, str(direction), ids=ids, predicted=translations, statistics=statistics
-        )
-    return build_score_rows(
+    return score_predictions(
         TRANSLATION_METRICS,
-        statistics,
+        [target for _, target in pairs],
+        translations,
+        ids=[str(row) for row in range(len(pairs))],
+        text_language=direction.target,
+        out=out,
         model=info.model,
         task=TRANSLATION,
         language=str(direction),
@@ -252,7 +236,7 @@ def score_direction(
         seed=info.seed,
         split=split,
         selected_on_test=split == DEV or None,
-        tuned=f"{info.description}, {decoding}",
+        tuned=f"{info.description}, {decoding.description}",
         signature=lambda metric: metric_signature(metric, direction.target),
     )
 
@@ -260,16 +244,12 @@ def score_direction(
 # ---- stored translations ------------------------------------------------------------------------------------
 
 
-def _translations_file(folder: Path, name: str) -> Path:
-    return folder / predictions.PREDICTIONS_FOLDER / TRANSLATION / f"{name}.jsonl"
-
-
 def _decoding_file(folder: Path, name: str) -> Path:
-    return _translations_file(folder, name).with_suffix(".json")
+    return predictions_file(folder, TRANSLATION, name).with_suffix(".json")
 
 
 def _stored_translations(folder: Path, name: str) -> list[str] | None:
-    file = _translations_file(folder, name)
+    file = predictions_file(folder, TRANSLATION, name)
     return [str(row.prediction) for row in predictions.read_predictions(file)] if file.is_file() else None
 
 
@@ -280,12 +260,13 @@ def _read_decoding_info(folder: Path, name: str) -> DecodingInfo | None:
         return None
 
 
-def _finish(partial: PartialResults, decoding_files: Mapping[Path, DecodingInfo]) -> None:
+def _finish(partial: PartialResults, decodings: Mapping[str, DecodingInfo]) -> None:
     """Publish translations and their decoding info, so that no interruption leaves info of other translations."""
-    for file in decoding_files:
+    files = {_decoding_file(partial.results, name): decoding for name, decoding in decodings.items()}
+    for file in files:
         file.unlink(missing_ok=True)
     partial.finish()
-    for file, decoding in decoding_files.items():
+    for file, decoding in files.items():
         write_json(file, asdict(decoding))
 
 

@@ -20,14 +20,15 @@ import numpy as np
 import torch
 import xxhash
 from tokenizers import AddedToken
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 from crossling.core.errors import BadInput
 from crossling.data.packing import batch_by_length
 from crossling.finetune.features import SequenceBuilder
-from crossling.finetune.model_info import InfoFile
-from crossling.finetune.translation.parallel_text import Direction, language_tag, parse_directions, target_languages
-from crossling.finetune.tuned_model import save_pretrained
+from crossling.finetune.translation.parallel_text import Direction, language_tag, parse_directions
+from crossling.finetune.tuned_model import InfoFile, save_pretrained
+from crossling.inference.hidden_states import evaluation_mode
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration
 from crossling.model.pretrained import load_pretrained, load_tokenizer, quiet_transformers
 
@@ -53,6 +54,11 @@ class TranslatorInfo:
     data: str  # fingerprint of training and dev text
     dev: dict[str, float] = field(default_factory=dict)  # sacreBLEU by direction
     curve: list[dict[str, float]] = field(default_factory=list)  # mean dev score by step and seconds of training
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Options and hyperparameters that determine the translator, apart from seed and data."""
+        return {"model": self.model, "init": self.init, "directions": self.directions, **self.hyperparameters}
 
     @property
     def description(self) -> str:
@@ -117,14 +123,14 @@ class TranslationTokenizer:
         """Return a source of at most `max_length` tokens. The special tokens at its end stay."""
         if len(source) <= max_length:
             return source
-        empty = self.builder.build_single(np.empty(0, dtype=np.int32))
+        empty = self.builder.build(np.empty(0, dtype=np.int32))
         after = len(empty.ids) - empty.first
         return np.concatenate([source[: max_length - after], source[len(source) - after :]])
 
     def _add_tags(self, sources: Sequence[np.ndarray], languages: Sequence[str]) -> list[np.ndarray]:
         tags = {language: self._tag_ids(language) for language in {*languages}}
         return [
-            self.builder.build_single(np.concatenate([tags[language], ids])).ids
+            self.builder.build(np.concatenate([tags[language], ids])).ids
             for ids, language in zip(sources, languages, strict=True)
         ]
 
@@ -201,6 +207,10 @@ class Translator:
 
         Raises:
             BadInput: The tokenizer has no tag for a target language.
+
+        Example:
+            >>> translator.translate(["A dog runs.", "Ein Hund rennt."], ["de", "en"], beam=1)
+            ['Ein Hund rennt.', 'A dog runs.']
         """
         languages = [to] * len(sentences) if isinstance(to, str) else list(to)
         filled = [row for row, sentence in enumerate(sentences) if sentence.strip()]
@@ -234,41 +244,51 @@ class Translator:
 
     def _generate(self, sources: Sequence[np.ndarray], beam: int, length_penalty: float) -> list[list[int]]:
         model = self.model
-        width = max(map(len, sources))
-        ids_BL = torch.full((len(sources), width), int(model.config.pad_token_id or 0))
-        for row, source in enumerate(sources):
-            ids_BL[row, : len(source)] = torch.from_numpy(source)
-        mask_BL = torch.arange(width) < torch.tensor([[len(source)] for source in sources])
-        device = model.device
-        autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
-        was_training = model.training
-        model.eval()
-        try:
-            with torch.no_grad(), autocast, quiet_transformers():
-                output_BL: Any = model.generate(
-                    ids_BL.to(device),
-                    attention_mask=mask_BL.long().to(device),
-                    num_beams=beam,
-                    length_penalty=length_penalty,
-                    early_stopping=beam > 1,
-                    do_sample=False,
-                    max_length=min(self.max_length, LENGTH_FACTOR * width + EXTRA_TOKENS),
-                )
-        finally:
-            model.train(was_training)
+        ids = [torch.from_numpy(source).long() for source in sources]
+        ids_BL = pad_sequence(ids, batch_first=True, padding_value=int(model.config.pad_token_id or 0))
+        mask_BL = pad_sequence([torch.ones_like(own) for own in ids], batch_first=True)
+        with evaluation_mode(model, mixed_precision=True), quiet_transformers():
+            output_BL: Any = model.generate(
+                ids_BL.to(model.device),
+                attention_mask=mask_BL.to(model.device),
+                num_beams=beam,
+                length_penalty=length_penalty,
+                early_stopping=beam > 1,
+                do_sample=False,
+                max_length=min(self.max_length, LENGTH_FACTOR * ids_BL.shape[1] + EXTRA_TOKENS),
+            )
         rows: list[list[int]] = output_BL.tolist()
         return rows
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write model and tokenizer into an existing folder."""
+        """Write model and tokenizer into an existing folder.
+
+        Args:
+            folder: Folder to write to. MT folders also have a translator.json, which `crossling.finetune` writes.
+
+        Example:
+            >>> translator = Translator.load("mt")
+            >>> translator.save("copy")  # for AutoModelForSeq2SeqLM.from_pretrained of transformers
+        """
         save_pretrained(self.model, self.tokenizer.tokenizer, folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Translator:
         """Load a translator from its folder.
 
+        Args:
+            folder: MT folder, or the folder of one seed.
+
+        Returns:
+            The translator, on the GPU if there is one.
+
         Raises:
             BadInput: The folder holds no translator.
+
+        Example:
+            >>> translator = Translator.load("mt")
+            >>> [str(direction) for direction in translator.directions]
+            ['en-de', 'de-en']
         """
         folder = Path(folder)
         info = TRANSLATOR_INFO.read(folder)
@@ -281,8 +301,3 @@ class Translator:
             has_tags=bool(info.tags),
             name=str(folder),
         )
-
-
-def language_tags(directions: Sequence[Direction]) -> dict[str, str]:
-    """Return the tag of each target language."""
-    return {language: language_tag(language) for language in target_languages(directions)}
