@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
 from crossling.synthetic.corpus_files import BitextNoise, Resources, SyntheticCorpora, add_noise
-from crossling.synthetic.documents import documents
 from crossling.synthetic.frames import Frame
 from crossling.synthetic.heldout import HeldOut
-from crossling.synthetic.language import SyntheticLanguage, create_languages
+from crossling.synthetic.language import LanguageFamily, SyntheticLanguage, create_languages
 from crossling.synthetic.world import World
 
 ROWS = [(f"a{i} b{i} c{i} d{i}", f"w{i} x{i} y{i}") for i in range(400)]
@@ -45,16 +44,18 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def corpora(tmp_path: Path, recorder: Recorder) -> SyntheticCorpora:
-    return SyntheticCorpora(tmp_path, World(300, seed=1), 1, cast(HeldOut, recorder))
+    world = World(300, seed=1)
+    family = LanguageFamily(world, create_languages(3, world, seed=1), seed=1)
+    return SyntheticCorpora(tmp_path, family, cast(HeldOut, recorder))
 
 
 @pytest.fixture
 def languages(corpora: SyntheticCorpora) -> list[SyntheticLanguage]:
-    return create_languages(3, corpora.world, seed=1)
+    return corpora.family.languages
 
 
 def frames_of(corpora: SyntheticCorpora, part: str, sentences: int) -> list[Frame]:
-    return [frame for document in documents(corpora.world, 1, part, sentences) for frame in document]
+    return [frame for document in corpora.family.documents(part, sentences) for frame in document]
 
 
 def test_text_is_registered(corpora: SyntheticCorpora, languages: list[SyntheticLanguage], recorder: Recorder) -> None:
@@ -74,10 +75,8 @@ def test_bitext_is_registered_after_noise(
     assert recorder.frames == frames_of(corpora, "pairs/qaa-qac", 50)
 
 
-def test_multi_way_corpus_is_registered(
-    corpora: SyntheticCorpora, languages: list[SyntheticLanguage], recorder: Recorder
-) -> None:
-    corpora.multi(languages, Resources.plan(["qaa", "qab", "qac"], 250))
+def test_multi_way_corpus_is_registered(corpora: SyntheticCorpora, recorder: Recorder) -> None:
+    corpora.multi(Resources.plan(["qaa", "qab", "qac"], 250))
     files = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in corpora.folder.rglob("*.txt")}
     assert sorted(files) == ["qaa", "qab", "qac"]
     assert recorder.texts == {(code, line) for code, lines in files.items() for line in lines if line}

@@ -15,14 +15,19 @@ from crossling.synthetic.frames import Frame
 from crossling.synthetic.heldout import (
     ALIGNMENT,
     RETRIEVAL,
-    Candidate,
-    CandidatePool,
     GoldLink,
     HeldOut,
-    HeldOutSentences,
+    gather_pools,
     gold_links,
 )
-from crossling.synthetic.language import SyntheticLanguage, Word, create_languages, join_words
+from crossling.synthetic.language import (
+    Candidate,
+    LanguageFamily,
+    SyntheticLanguage,
+    Word,
+    create_languages,
+    join_words,
+)
 from crossling.synthetic.world import World
 
 
@@ -31,10 +36,8 @@ class Candidates:
 
     def __init__(self, world: World, languages: list[SyntheticLanguage], wanted: dict[str, int]) -> None:
         self.heldout = HeldOut([language.code for language in languages])
-        sentences = HeldOutSentences(world, languages, 2, self.heldout)
-        self.pools: dict[str, CandidatePool[Candidate]] = {
-            part: sentences.gather(part, count) for part, count in wanted.items()
-        }
+        pools = gather_pools(LanguageFamily(world, languages, 2), self.heldout, wanted)
+        self.pools = {pool.part: pool for pool in pools}
 
     def remaining(self, part: str) -> list[Candidate]:
         return self.pools[part].remaining()
@@ -88,8 +91,8 @@ def test_retrieval_sentences_differ_in_their_words_only(candidates: Candidates) 
 
 
 def test_frame_in_two_grammars_is_held_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def doubled(world: World, seed: int, part: str) -> Iterator[list[Frame]]:
-        for document in documents(world, seed, part, 2000):
+    def doubled(family: LanguageFamily, part: str) -> Iterator[list[Frame]]:
+        for document in family.documents(part, 2000):
             yield [variant for frame in document for variant in (frame, replace(frame, negated=not frame.negated))]
 
     monkeypatch.setattr(heldout_module, "endless_documents", doubled)

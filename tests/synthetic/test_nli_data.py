@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from crossling.synthetic import frames, synth
 from crossling.synthetic.frames import Frame
 from crossling.synthetic.grammar import REORDERED, TEMPLATES
-from crossling.synthetic.language import create_languages, join_words
+from crossling.synthetic.language import LanguageFamily, create_languages, join_words
 from crossling.synthetic.nli_data import (
     CONTRADICTION,
     ENTAILMENT,
@@ -27,7 +27,6 @@ from crossling.synthetic.nli_data import (
     Statement,
     relation,
 )
-from crossling.synthetic.task_data import LanguageFamily
 from crossling.synthetic.world import DOMAINS, World
 
 from .task_folder import CODES, LABELS, SEED, Row, TaskFolder
@@ -274,7 +273,7 @@ def test_paraphrase_groups_have_the_same_words_in_every_language(seed: int, doma
             )
             bags = [
                 sorted(word.text for word in plain.render(one.frame, random.Random(0), moved))
-                for one in (group.one, group.other)
+                for one in (group.sentences[0], group.sentences[2])
                 for moved in (False, True)
             ]
             assert bags[0] == bags[1] == bags[2] == bags[3]

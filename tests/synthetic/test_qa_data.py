@@ -12,9 +12,8 @@ import pytest
 
 from crossling.synthetic import synth
 from crossling.synthetic.frames import QUESTION_WORDS, Frame
-from crossling.synthetic.language import create_languages, join_words
+from crossling.synthetic.language import LanguageFamily, create_languages, join_words
 from crossling.synthetic.qa_data import ROLES, Paragraph, QATask, span
-from crossling.synthetic.task_data import LanguageFamily
 from crossling.synthetic.task_folders import ExampleCounts
 from crossling.synthetic.world import DOMAINS, World
 

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from crossling.synthetic.documents import documents
 from crossling.synthetic.frames import is_name
 from crossling.synthetic.grammar import FEATURES
-from crossling.synthetic.heldout import Candidate
-from crossling.synthetic.language import SyntheticLanguage, create_languages
+from crossling.synthetic.language import Candidate, LanguageFamily, SyntheticLanguage, create_languages
 from crossling.synthetic.tagging_data import TAG_OF_FEATURE, NERTask, POSTask, TaggingTask, insert_names
-from crossling.synthetic.task_data import LanguageFamily
 from crossling.synthetic.world import DOMAINS, World
 
 SEED = 4

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crossling.core.errors import BadInput
-from crossling.synthetic.documents import documents
-from crossling.synthetic.heldout import HeldOut, Pair
-from crossling.synthetic.language import SyntheticLanguage, join_words
-from crossling.synthetic.world import World
+from crossling.synthetic.frames import Frame
+from crossling.synthetic.heldout import HeldOut, Pair, write_text
+from crossling.synthetic.language import LanguageFamily, SyntheticLanguage, join_words
 
 Row = tuple[str, str]
 CROWD = 8  # sources per target of many-to-one noise
@@ -37,14 +38,12 @@ class BitextNoise:
     many_to_one: float = 0.0
 
     def __post_init__(self) -> None:
-        proportions = asdict(self)
-        for name, proportion in proportions.items():
+        for name, proportion in asdict(self).items():
             if not 0 <= proportion <= 1:
                 raise BadInput(f"noise: {name} is {proportion}, expected a proportion between 0 and 1. Change it.")
-        if sum(proportions.values()) > 1:
-            raise BadInput(
-                f"noise: the proportions add up to {sum(proportions.values()):g}, expected at most 1. Lower some."
-            )
+        total = sum(asdict(self).values())
+        if total > 1:
+            raise BadInput(f"noise: the proportions add up to {total:g}, expected at most 1. Lower some.")
 
 
 class NoiseRecord(NamedTuple):
@@ -58,9 +57,8 @@ class NoiseRecord(NamedTuple):
 def add_noise(rows: list[Row], noise: BitextNoise, rng: random.Random) -> tuple[list[Row], list[NoiseRecord]]:
     """Return the rows with noise, and a record of each noisy row."""
     order = rng.sample(range(len(rows)), len(rows))
-    kinds = [kind for kind, proportion in asdict(noise).items() for _ in range(round(proportion * len(rows)))][
-        : len(rows)
-    ]
+    kinds = [kind for kind, proportion in asdict(noise).items() for _ in range(round(proportion * len(rows)))]
+    kinds = kinds[: len(rows)]
     intact = order[len(kinds) :] or order  # repeated rows also occur without noise, if any row has none
     noisy = list(rows)
     record: list[NoiseRecord] = []
@@ -77,13 +75,9 @@ def add_noise(rows: list[Row], noise: BitextNoise, rng: random.Random) -> tuple[
 
 
 def _noisy_row(kind: str, row: Row, origin: Row, rng: random.Random) -> Row:
-    match kind:
-        case "copies":
-            return row[0], row[0]
-        case "near_duplicates":
-            return _edit(origin[0], rng), origin[1]
-        case _:
-            return row[0], origin[1]
+    if kind == "copies":
+        return row[0], row[0]
+    return _edit(origin[0], rng) if kind == "near_duplicates" else row[0], origin[1]
 
 
 def _other(rows: list[Row], row: int, intact: list[int], rng: random.Random) -> int:
@@ -99,13 +93,8 @@ def _edit(sentence: str, rng: random.Random) -> str:
     """Delete a word, repeat it, or swap it with the next one."""
     words = sentence.split(" ")
     at = rng.randrange(len(words) - 1)
-    match rng.randrange(3):
-        case 0:
-            del words[at]
-        case 1:
-            words.insert(at, words[at])
-        case _:
-            words[at : at + 2] = [words[at + 1], words[at]]
+    word, following = words[at : at + 2]
+    words[at : at + 2] = ([following], [word, word, following], [following, word])[rng.randrange(3)]
     return " ".join(words)
 
 
@@ -117,23 +106,19 @@ class SyntheticCorpora:
     """Writes the corpora of a language family and registers their content with `heldout`."""
 
     folder: Path
-    world: World
-    seed: int
+    family: LanguageFamily
     heldout: HeldOut
 
     def text(self, language: SyntheticLanguage, sentences: int) -> None:
         """Write text: one sentence a line, a blank line between documents."""
         part = f"text/{language.code}"
-        rng = random.Random(f"{self.seed}/render/{part}")
+        rng = self._rng(f"render/{part}")
         written = []
-        for document in documents(self.world, self.seed, part, sentences):
-            lines = []
-            for frame in document:
-                self.heldout.add_training_frame(frame)
-                lines.append(join_words(language.render(frame, rng)))
+        for document in self._documents(part, sentences):
+            lines = [join_words(language.render(frame, rng)) for frame in document]
             self._register(language, lines)
             written.append("\n".join(lines) + "\n")
-        _write(self.folder / "text" / f"{language.code}.txt", "\n".join(written))
+        write_text(self.folder / "text" / f"{language.code}.txt", "\n".join(written))
 
     def pair(
         self, source: SyntheticLanguage, target: SyntheticLanguage, rows: int, noise: BitextNoise
@@ -141,27 +126,25 @@ class SyntheticCorpora:
         """Write bitext as source TAB target, and return the record of noisy rows."""
         name = f"{source.code}-{target.code}"
         part = f"pairs/{name}"
-        rng = random.Random(f"{self.seed}/render/{part}")
-        clean = []
-        for document in documents(self.world, self.seed, part, rows):
-            for frame in document:
-                self.heldout.add_training_frame(frame)
-                clean.append((join_words(source.render(frame, rng)), join_words(target.render(frame, rng))))
-        written, record = add_noise(clean, noise, random.Random(f"{self.seed}/noise/{part}"))
+        rng = self._rng(f"render/{part}")
+        clean = [
+            (join_words(source.render(frame, rng)), join_words(target.render(frame, rng)))
+            for document in self._documents(part, rows)
+            for frame in document
+        ]
+        written, record = add_noise(clean, noise, self._rng(f"noise/{part}"))
         self._register(source, [row[0] for row in written])
         self._register(target, [row[1] for row in written])
-        _write(
-            self.folder / "pairs" / f"synthetic.{name}.tsv", "".join(f"{left}\t{right}\n" for left, right in written)
-        )
+        lines = "".join(f"{left}\t{right}\n" for left, right in written)
+        write_text(self.folder / "pairs" / f"synthetic.{name}.tsv", lines)
         return [{"pair": name, **one._asdict()} for one in record]
 
-    def multi(self, languages: list[SyntheticLanguage], resources: Resources) -> None:
+    def multi(self, resources: Resources) -> None:
         """Write the multi-way corpus: line i of every file is the same sentence, or empty."""
-        rng = random.Random(f"{self.seed}/render/{MULTI}")
+        rng, languages = self._rng(f"render/{MULTI}"), self.family.languages
         columns: dict[str, list[str]] = {language.code: [] for language in languages}
-        for document in documents(self.world, self.seed, MULTI, resources.multi):
+        for document in self._documents(MULTI, resources.multi):
             for frame in document:
-                self.heldout.add_training_frame(frame)
                 present = [rng.random() < resources.coverage[language.code] for language in languages]
                 if sum(present) < 2:
                     present[:2] = [True, True]
@@ -170,16 +153,21 @@ class SyntheticCorpora:
         for language in languages:
             self._register(language, columns[language.code])
             lines = "".join(line + "\n" for line in columns[language.code])
-            _write(self.folder / "multi" / "synthetic" / f"{language.code}.txt", lines)
+            write_text(self.folder / "multi" / "synthetic" / f"{language.code}.txt", lines)
+
+    def _rng(self, purpose: str) -> random.Random:
+        return random.Random(f"{self.family.seed}/{purpose}")
+
+    def _documents(self, part: str, sentences: int) -> Iterator[list[Frame]]:
+        """Yield the documents of a part and register their content."""
+        for document in self.family.documents(part, sentences):
+            for frame in document:
+                self.heldout.add_training_frame(frame)
+            yield document
 
     def _register(self, language: SyntheticLanguage, lines: list[str]) -> None:
         for line in lines:
             self.heldout.add_training_text(language.code, line)
-
-
-def _write(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8", newline="\n")
 
 
 # Languages have unequal amounts of text and bitext, so that sampling matters.
@@ -213,8 +201,6 @@ class Resources:
 
 def select_pairs(codes: list[str]) -> list[Pair]:
     """Return every pair of a few languages; of many, each with the first and the next two in rank."""
-    pairs = [(a, b) for number, a in enumerate(codes) for b in codes[number + 1 :]]
-    if len(codes) <= MAX_LANGUAGES_ALL_PAIRS:
-        return pairs
-    rank = {code: number for number, code in enumerate(codes)}
-    return [(a, b) for a, b in pairs if a == codes[0] or rank[b] - rank[a] <= 2]
+    all_pairs = len(codes) <= MAX_LANGUAGES_ALL_PAIRS
+    ranked = combinations(enumerate(codes), 2)
+    return [(a, b) for (rank, a), (other, b) in ranked if all_pairs or rank == 0 or other - rank <= 2]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from crossling.synthetic.frames import Entity, Frame, is_name
+from crossling.synthetic.frames import TENSES, Entity, Frame, is_name
 from crossling.synthetic.world import GENERAL, TOPICS, World
 
 LINKERS = ("because", "when", "if")
@@ -33,7 +33,7 @@ class DocumentGenerator:
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world, self.domain, self.rng = world, world.domain, rng
         self.topic = rng.randrange(TOPICS)
-        self.tense = rng.choices(("past", "present", "future"), self.domain.tenses)[0]
+        self.tense = rng.choices(TENSES, self.domain.tenses)[0]
         self.cast = [self._new_agent() for _ in range(3)]
         self.place = world.member(("place",) if rng.random() < 1 - self.domain.towns else ("town",), self.topic, rng)
         self.known: set[str] = set()
@@ -90,7 +90,8 @@ class DocumentGenerator:
         )
 
     def _agent(self, classes: tuple[str, ...]) -> Entity:
-        fitting = [one for one in self.cast if self._fits(one, classes)]
+        allowed = (*classes, "name") if "person" in classes else classes
+        fitting = [one for one in self.cast if self.world.class_of[one.concept] in allowed]
         if not fitting:
             self.cast[-1] = Entity(self.world.member(classes, self.topic, self.rng))
             fitting = self.cast[-1:]
@@ -99,10 +100,6 @@ class DocumentGenerator:
             return replace(agent, pronoun=True)
         self.last_agent = agent
         return self._mention(agent)
-
-    def _fits(self, one: Entity, classes: tuple[str, ...]) -> bool:
-        kind = self.world.class_of[one.concept]
-        return kind in classes or (kind == "name" and "person" in classes)
 
     def _other(self, verb: str, classes: tuple[str, ...], agent: Entity) -> Entity:
         """Sample a participant other than the agent that fits the verb."""
@@ -114,9 +111,8 @@ class DocumentGenerator:
         return self._mention(Entity(concept, plural=many < 0.3, count=count))
 
     def _place(self) -> Entity:
-        if self.rng.random() < 0.3:
-            return self._mention(Entity(self.world.member(("place",), self.topic, self.rng)))
-        return self._mention(Entity(self.place))
+        is_new = self.rng.random() < 0.3
+        return self._mention(Entity(self.world.member(("place",), self.topic, self.rng) if is_new else self.place))
 
     def _mention(self, one: Entity) -> Entity:
         """Mark a known entity as definite and perhaps add a modifier. Names stay as they are."""

@@ -28,14 +28,11 @@ def sample_event(world: World, rng: random.Random) -> Frame:
         verb,
         agent=Entity(agent, definite=True, modifier=world.modifier(agent, rng)),
         patient=Entity(patient, modifier=world.modifier(patient, rng)),
-        recipient=None,
         place=Entity(world.member(("place",), topic, rng)),
         relation=rng.choice(verb_class.relations),
         time=world.member(("time",), topic, rng),
         manner=world.companion(verb, ("manner",), topic, rng),
         tense=rng.choice(TENSES),
-        negated=False,
-        modality=None,
     )
 
 
@@ -90,15 +87,15 @@ class Frame:
 
     verb: str
     agent: Entity
-    patient: Entity | None
-    recipient: Entity | None
-    place: Entity | None
-    relation: str | None
-    time: str | None
-    manner: str | None
-    tense: str
-    negated: bool
-    modality: str | None
+    patient: Entity | None = None
+    recipient: Entity | None = None
+    place: Entity | None = None
+    relation: str | None = None
+    time: str | None = None
+    manner: str | None = None
+    tense: str = "present"
+    negated: bool = False
+    modality: str | None = None
     linker: str | None = None
     clause: Frame | None = None
 
@@ -132,6 +129,11 @@ class Frame:
         sentence in grammar alone.
         """
         return tuple(self.concepts().items())
+
+    def without(self, *parts: str) -> Frame:
+        """Return the frame without these optional parts. The relation goes with the place."""
+        dropped: dict[str, Any] = dict.fromkeys([*parts, "relation"] if "place" in parts else parts)
+        return replace(self, **dropped)
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as `asdict` in a tenth of the time."""

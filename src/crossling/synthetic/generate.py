@@ -17,16 +17,8 @@ from crossling.core.files import atomic_folder, write_json
 from crossling.synthetic.corpus_files import MULTI, RESOURCE_EXPONENT, BitextNoise, Resources, SyntheticCorpora
 from crossling.synthetic.documents import documents
 from crossling.synthetic.frames import Frame
-from crossling.synthetic.heldout import (
-    ALIGNMENT,
-    RETRIEVAL,
-    HeldOut,
-    HeldOutSentences,
-    write_alignment,
-    write_retrieval,
-)
-from crossling.synthetic.language import create_languages
-from crossling.synthetic.task_data import LanguageFamily
+from crossling.synthetic.heldout import ALIGNMENT, RETRIEVAL, HeldOut, gather_pools, write_alignment, write_retrieval
+from crossling.synthetic.language import LanguageFamily, create_languages
 from crossling.synthetic.task_folders import PARTS, ExampleCounts, SyntheticTasks
 from crossling.synthetic.world import DOMAINS, GENERAL, World
 
@@ -76,20 +68,18 @@ def synth(
         >>> synth("languages", languages=3, sentences=1000)  # doctest: +SKIP
     """
     out = Path(out)
-    arguments = {"seed": seed, "lemmas": lemmas, "sentences": sentences, "noise": asdict(noise)}
-    arguments |= {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences, "domain": domain}
+    tests = {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences}
+    arguments = {"seed": seed, "lemmas": lemmas, "sentences": sentences, "noise": asdict(noise), **tests}
     _check_arguments(languages, sentences, lemmas, test_sentences, alignment_sentences, domain)
     examples = examples or ExampleCounts.plan(sentences)
-    arguments |= {EXAMPLES: asdict(examples)}
+    arguments |= {"domain": domain, EXAMPLES: asdict(examples)}
     if _is_finished(out, languages, arguments):
         return out
     with atomic_folder(out) as folder, _pause_garbage_collection():
         world = World(lemmas, seed, DOMAINS[domain])
         family = LanguageFamily(world, create_languages(languages, world, seed), seed)
         resources = Resources.plan(family.codes, sentences)
-        _write_folder(
-            folder, family, resources, {RETRIEVAL: test_sentences, ALIGNMENT: alignment_sentences}, examples, noise
-        )
+        _write_folder(folder, family, resources, tests, examples, noise)
         write_json(folder / CARD, _card(arguments, family, resources))
     return out
 
@@ -104,26 +94,23 @@ def _write_folder(
 ) -> None:
     """Sample benchmark candidates, write the corpora, which exclude some, then write the remaining candidates."""
     heldout = HeldOut(family.codes)
-    sentences = HeldOutSentences(family.world, family.languages, family.seed, heldout)
-    retrieval, alignment = (sentences.gather(part, wanted) for part, wanted in tests.items())
+    retrieval, alignment = pools = gather_pools(family, heldout, tests)
     tasks = SyntheticTasks(family, examples, heldout)
-    corpora = SyntheticCorpora(folder / "corpora", family.world, family.seed, heldout)
+    corpora = SyntheticCorpora(folder / "corpora", family, heldout)
     by_code = {language.code: language for language in family.languages}
     for code, count in resources.text.items():
         corpora.text(by_code[code], count)
     damaged = [
         row for (a, b), count in resources.pairs.items() for row in corpora.pair(by_code[a], by_code[b], count, noise)
     ]
-    corpora.multi(family.languages, resources)
+    corpora.multi(resources)
     pairs = list(resources.pairs)
     write_retrieval(folder / "data" / "tatoeba", pairs, retrieval.remaining())
     write_alignment(folder / "data" / "word-alignment", pairs, alignment.remaining())
     tasks.write(folder / "data")
     _write_lines(folder / "truth" / "noise.jsonl.gz", damaged)
-    _write_frames(
-        folder / "truth" / "frames.jsonl.gz",
-        ((pool.part, one.frame) for pool in (retrieval, alignment) for one in pool.remaining()),
-    )
+    sentences = ((pool.part, one.frame) for pool in pools for one in pool.remaining())
+    _write_frames(folder / "truth" / "frames.jsonl.gz", sentences)
     _write_frames(folder / "truth" / "examples.jsonl.gz", tasks.frames())
 
 
@@ -181,10 +168,9 @@ def _is_finished(out: Path, languages: int, arguments: dict[str, Any]) -> bool:
 
 
 def _check_arguments(languages: int, sentences: int, lemmas: int, test: int, alignment: int, domain: str) -> None:
-    if languages not in LANGUAGES:
-        raise BadInput(f"languages: {languages} given, expected {LANGUAGES[0]} to {LANGUAGES[-1]}.")
-    if lemmas not in LEMMAS:
-        raise BadInput(f"lemmas: {lemmas} given, expected {LEMMAS[0]} to {LEMMAS[-1]}.")
+    for name, value, valid in (("languages", languages, LANGUAGES), ("lemmas", lemmas, LEMMAS)):
+        if value not in valid:
+            raise BadInput(f"{name}: {value} given, expected {valid[0]} to {valid[-1]}.")
     if sentences < MIN_SENTENCES_TOTAL:
         raise BadInput(f"sentences: {sentences} given, expected at least {MIN_SENTENCES_TOTAL}")
     if test < 1 or alignment < 1:

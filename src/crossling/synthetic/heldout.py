@@ -6,7 +6,7 @@ Also the files of retrieval (Tatoeba) and gold word alignment, which known meani
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from math import ceil
@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from crossling.core.errors import BadInput
-from crossling.synthetic.documents import documents
 from crossling.synthetic.frames import PRONOUN, Frame, is_name
-from crossling.synthetic.language import SyntheticLanguage, Word, join_words
-from crossling.synthetic.world import World
+from crossling.synthetic.language import Candidate, LanguageFamily, Word
 
 
 class GoldLink(NamedTuple):
@@ -34,24 +32,20 @@ def gold_links(source: list[Word], target: list[Word]) -> list[GoldLink]:
     Content words of one node are sure links. A function word is a possible link to the same feature on the other side,
     or to its content word if the other side has an affix or nothing. A dropped pronoun is linked to the verb.
     """
-    found = {GoldLink(i, j, sure) for i, j, sure in _links_from(source, target)}
-    found |= {GoldLink(j, i, sure) for i, j, sure in _links_from(target, source)}
-    return sorted(found)
+    backward = {GoldLink(j, i, sure) for i, j, sure in _links_from(target, source)}
+    return sorted(backward.union(_links_from(source, target)))
 
 
-def _links_from(source: list[Word], target: list[Word]) -> list[GoldLink]:
-    """Return the links of every word of `source`."""
+def _links_from(source: list[Word], target: list[Word]) -> Iterator[GoldLink]:
+    """Yield the links of every word of `source`."""
     positions = {(word.node, word.feature): position for position, word in enumerate(target)}
-    half = []
     for i, word in enumerate(source):
         j = positions.get((word.node, word.feature))
         if j is not None:
-            half.append(GoldLink(i, j, sure=not word.feature))
+            yield GoldLink(i, j, sure=not word.feature)
         else:
             clause = "clause." if word.node.startswith("clause.") else ""
-            carrier = positions.get((word.node, ""), positions[clause + "verb", ""])
-            half.append(GoldLink(i, carrier, sure=False))
-    return half
+            yield GoldLink(i, positions.get((word.node, ""), positions[clause + "verb", ""]), sure=False)
 
 
 RETRIEVAL, ALIGNMENT = "retrieval", "alignment"
@@ -61,19 +55,6 @@ RETRIEVAL_PARTS = ("verb", "agent", "agent.modifier", "patient", "patient.modifi
 SPARE_FACTOR = 2  # candidates per requested sentence
 MAX_TRIES = 1000  # samples per candidate before giving up
 BATCH = 1000
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A sentence that may be held out, rendered in all languages."""
-
-    frame: Frame
-    renderings: dict[str, list[Word]]
-
-    @property
-    def sentences(self) -> tuple[Candidate]:
-        """The candidate as a group of one sentence."""
-        return (self,)
 
 
 class SentenceGroup(Protocol):
@@ -96,7 +77,7 @@ class HeldOut:
     def __init__(self, codes: Sequence[str]) -> None:
         self._by_key: dict[tuple[tuple[str, str], ...], int] = {}
         self._by_text: dict[str, dict[str, int]] = {code: {} for code in codes}
-        self._excluded: set[int] = set()
+        self._excluded: set[int | None] = set()  # None: training data that is no candidate
         self._groups = 0
 
     def gather(
@@ -118,22 +99,18 @@ class HeldOut:
 
     def add_training_frame(self, frame: Frame) -> None:
         """Exclude candidates with the content of a training sentence."""
-        group = self._by_key.get(frame.key())
-        if group is not None:
-            self._excluded.add(group)
+        self._excluded.add(self._by_key.get(frame.key()))
 
     def add_training_text(self, code: str, sentence: str) -> None:
         """Exclude candidates with the text of a training sentence, also by ambiguity or noise."""
-        group = self._by_text[code].get(sentence)
-        if group is not None:
-            self._excluded.add(group)
+        self._excluded.add(self._by_text[code].get(sentence))
 
     def _admit(self, group: SentenceGroup) -> bool:
-        texts = [(code, join_words(words)) for one in group.sentences for code, words in one.renderings.items()]
+        texts = [(code, one.text(code)) for one in group.sentences for code in one.renderings]
         keys = {one.frame.key() for one in group.sentences}
         if len(set(texts)) < len(texts) or any(sentence in self._by_text[code] for code, sentence in texts):
             return False
-        if any(key in self._by_key for key in keys):
+        if not keys.isdisjoint(self._by_key):
             return False
         self._groups += 1
         self._by_key |= dict.fromkeys(keys, self._groups)
@@ -149,7 +126,7 @@ class CandidatePool(Generic[G]):
     part: str
     wanted: int
     candidates: list[tuple[int, G]]
-    excluded: set[int]
+    excluded: set[int | None]
 
     def remaining(self) -> list[G]:
         """Return the requested candidates that are not in training data. Call it after all text is written."""
@@ -162,30 +139,28 @@ class CandidatePool(Generic[G]):
         return left[: self.wanted]
 
 
-def endless_documents(world: World, seed: int, part: str) -> Iterator[list[Frame]]:
+def endless_frames(family: LanguageFamily, part: str) -> Iterator[Frame]:
+    """Yield the sentences of documents without end for one named part of the benchmarks."""
+    for document in endless_documents(family, part):
+        yield from document
+
+
+def endless_documents(family: LanguageFamily, part: str) -> Iterator[list[Frame]]:
     """Yield documents without end for one named part of the benchmarks."""
     for batch in count():
-        yield from documents(world, seed, f"{part}/{batch}", BATCH)
+        yield from family.documents(f"{part}/{batch}", BATCH)
 
 
-class HeldOutSentences:
-    """Single sentences of documents, for retrieval and word alignment."""
+def gather_pools(family: LanguageFamily, heldout: HeldOut, wanted: Mapping[str, int]) -> list[CandidatePool[Candidate]]:
+    """Collect single sentences for retrieval and word alignment: `wanted` has the number of each part."""
+    rng = random.Random(f"{family.seed}/heldout")
 
-    def __init__(self, world: World, languages: list[SyntheticLanguage], seed: int, heldout: HeldOut) -> None:
-        self.world, self.languages, self.seed, self.heldout = world, languages, seed, heldout
-        self._rng = random.Random(f"{seed}/heldout")
+    def samples(part: str) -> Iterator[Candidate | None]:
+        for sampled in endless_frames(family, part):
+            frame = FIT[part](sampled)
+            yield None if frame is None or heldout.has_content(frame) else family.render(frame, rng)
 
-    def gather(self, part: str, wanted: int) -> CandidatePool[Candidate]:
-        return self.heldout.gather(part, wanted, self._samples(part))
-
-    def _samples(self, part: str) -> Iterator[Candidate | None]:
-        for document in endless_documents(self.world, self.seed, part):
-            for sampled in document:
-                frame = FIT[part](sampled)
-                if frame is None or self.heldout.has_content(frame):
-                    yield None
-                else:
-                    yield Candidate(frame, {one.code: one.render(frame, self._rng) for one in self.languages})
+    return [heldout.gather(part, number, samples(part)) for part, number in wanted.items()]
 
 
 def _for_retrieval(frame: Frame) -> Frame | None:
@@ -214,11 +189,10 @@ def write_retrieval(folder: Path, pairs: list[Pair], sentences: list[Candidate])
     """Write two line-aligned files per pair to v1/, and the translation of each side to translated/CODE/."""
     for pair in pairs:
         for code, other in (pair, pair[::-1]):
-            lines = "".join(join_words(one.renderings[code]) + "\n" for one in sentences)
+            lines = "".join(one.text(code) + "\n" for one in sentences)
             name = f"tatoeba.{pair[0]}-{pair[1]}"
-            for path in (folder / "v1" / f"{name}.{code}", folder / "translated" / code / f"{name}.{other}"):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(lines, encoding="utf-8", newline="\n")
+            write_text(folder / "v1" / f"{name}.{code}", lines)
+            write_text(folder / "translated" / code / f"{name}.{other}", lines)
 
 
 def write_alignment(folder: Path, pairs: list[Pair], sentences: list[Candidate]) -> None:
@@ -228,12 +202,16 @@ def write_alignment(folder: Path, pairs: list[Pair], sentences: list[Candidate])
     """
     for source, target in pairs:
         name = f"{source}-{target}"
-        texts, gold = [], []
+        texts, gold = "", ""
         for one in sentences:
-            left, right = one.renderings[source], one.renderings[target]
-            texts.append(f"{join_words(left)} ||| {join_words(right)}\n")
-            marks = [f"{i + 1}{'-' if sure else 'p'}{j + 1}" for i, j, sure in gold_links(left, right)]
-            gold.append(" ".join(marks) + "\n")
-        (folder / name).mkdir(parents=True)
-        (folder / name / f"{name}.src-tgt").write_text("".join(texts), encoding="utf-8", newline="\n")
-        (folder / name / f"{name}.gold").write_text("".join(gold), encoding="utf-8", newline="\n")
+            links = gold_links(one.renderings[source], one.renderings[target])
+            texts += f"{one.text(source)} ||| {one.text(target)}\n"
+            gold += " ".join(f"{i + 1}{'-' if sure else 'p'}{j + 1}" for i, j, sure in links) + "\n"
+        write_text(folder / name / f"{name}.src-tgt", texts)
+        write_text(folder / name / f"{name}.gold", gold)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a file and create its folder. Lines end in a line feed on every system."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8", newline="\n")

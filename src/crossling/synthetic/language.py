@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from crossling.synthetic.documents import documents
 from crossling.synthetic.frames import QUESTION_WORDS, Entity, Frame, is_name
 from crossling.synthetic.grammar import REORDERED, TEMPLATES, Grammar, language_profiles
 from crossling.synthetic.lexicon import PRONOUNS, AncestorLanguage, Lexicon, derive_lexicon
@@ -67,13 +68,10 @@ class SyntheticLanguage:
         grammar = self.grammar
         if entity.pronoun:
             return [] if grammar.agreement else [self._content(PRONOUNS[entity.plural], node, (), rng)]
-        marks = ("plural",) if entity.plural and "plural" in grammar.affixed else ()
-        case_mark = (case,) if case in grammar.affixed else ()
-        article = _article(entity)
-        article_mark = (article,) if article in grammar.affixed else ()
-        words = [self._content(entity.concept, node, marks + article_mark + case_mark, rng)]
+        number, article = "plural" if entity.plural else "", _article(entity)
+        words = [self._content(entity.concept, node, self._affixes(number, article, case), rng)]
         if entity.modifier:
-            agreed = marks + case_mark if grammar.agreement else ()
+            agreed = self._affixes(number, case) if grammar.agreement else ()
             modifier = self._content(entity.modifier, node + ".modifier", agreed, rng)
             words.insert(0 if grammar.modifier_first else 1, modifier)
         if entity.count:
@@ -87,18 +85,18 @@ class SyntheticLanguage:
     def _verb(self, frame: Frame, path: str, rng: random.Random) -> list[Word]:
         node = path + "verb"
         number = "plural-verb" if frame.agent.plural else "singular-verb"
-        features = [frame.modality or "", "negation" if frame.negated else "", frame.tense, number]
-        marks = tuple(feature for feature in features if feature in self.grammar.affixed)
-        verb = self._content(frame.verb, node, marks, rng)
+        features = (frame.modality or "", "negation" if frame.negated else "", frame.tense, number)
+        verb = self._content(frame.verb, node, self._affixes(*features), rng)
         particles = [word for feature in features for word in self._function(feature, node)]
         return [verb, *particles] if self.grammar.head_final else [*particles, verb]
 
+    def _affixes(self, *features: str) -> tuple[str, ...]:
+        return tuple(feature for feature in features if feature in self.grammar.affixed)
+
     def _content(self, concept: str, node: str, marks: tuple[str, ...], rng: random.Random) -> Word:
-        stems = (
-            (self.lexicon.features[QUESTION_WORDS[concept]],)
-            if concept in QUESTION_WORDS
-            else self.lexicon.stems[concept]
-        )
+        if concept in QUESTION_WORDS:
+            return Word(self.inflect(self.lexicon.features[QUESTION_WORDS[concept]], marks), node)
+        stems = self.lexicon.stems[concept]
         stem = stems[0] if len(stems) == 1 or rng.random() < FIRST_SYNONYM else stems[1]
         return Word(self.inflect(stem, marks), node)
 
@@ -149,3 +147,46 @@ def _article(entity: Entity) -> str:
 
 def join_words(words: list[Word]) -> str:
     return " ".join(word.text for word in words)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sentence that may be held out, rendered in some or all languages."""
+
+    frame: Frame
+    renderings: dict[str, list[Word]]
+
+    @property
+    def sentences(self) -> tuple[Candidate]:
+        """The candidate as a group of one sentence."""
+        return (self,)
+
+    def text(self, code: str) -> str:
+        return join_words(self.renderings[code])
+
+
+@dataclass(frozen=True)
+class LanguageFamily:
+    """The languages of one world, by decreasing resources."""
+
+    world: World
+    languages: list[SyntheticLanguage]
+    seed: int
+
+    @property
+    def pivot(self) -> str:
+        """The language of the training data of tasks, as English in real benchmarks."""
+        return self.languages[0].code
+
+    @property
+    def codes(self) -> list[str]:
+        return [language.code for language in self.languages]
+
+    def rng(self, purpose: str) -> random.Random:
+        return random.Random(f"{self.seed}/benchmarks/{self.world.domain.name}/{purpose}")
+
+    def documents(self, part: str, sentences: int) -> Iterator[list[Frame]]:
+        return documents(self.world, self.seed, part, sentences)
+
+    def render(self, frame: Frame, rng: random.Random, reordered: bool = False) -> Candidate:
+        return Candidate(frame, {one.code: one.render(frame, rng, reordered) for one in self.languages})

@@ -5,16 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from crossling.synthetic import phonology
 from crossling.synthetic.frames import PRONOUN
 from crossling.synthetic.grammar import FEATURES, Grammar, LanguageProfile
-from crossling.synthetic.phonology import (
-    SOUND_CHANGES,
-    Phonotactics,
-    adapt_to_inventory,
-    apply_sound_changes,
-    split_syllables,
-    write,
-)
+from crossling.synthetic.phonology import Phonotactics
 from crossling.synthetic.world import World
 
 CHANGES = 6
@@ -55,7 +49,7 @@ def derive_lexicon(
     No two concepts are written alike, except a few that are made ambiguous on purpose.
     """
     rng = random.Random(f"{seed}/language/{code}")
-    changes = tuple(rng.sample(SOUND_CHANGES, CHANGES))
+    changes = tuple(rng.sample(phonology.SOUND_CHANGES, CHANGES))
     taken: set[str] = set()
 
     def coin(inherited: str | None, short: bool = False) -> str:
@@ -65,10 +59,10 @@ def derive_lexicon(
             if root is None:
                 build = ancestor.phonotactics.syllable if short and attempt < 50 else ancestor.phonotactics.root
                 root = build(rng)
-            stem = apply_sound_changes(root, changes)
+            stem = phonology.apply_sound_changes(root, changes)
             if grammar.morphology == "isolating":  # languages without affixes have short words
-                stem = "".join("".join(syllable) for syllable in split_syllables(stem)[:2])
-            written = write(stem, profile.script)
+                stem = "".join("".join(syllable) for syllable in phonology.split_syllables(stem)[:2])
+            written = phonology.write(stem, profile.script)
             if written not in taken:
                 taken.add(written)
                 return stem
@@ -86,7 +80,7 @@ def derive_lexicon(
             stems[concept] = (stems[other][0], *stems[concept][1:])
     inventory = "".join(sorted(set("".join(form for forms in stems.values() for form in forms))))
     for name, foreign in name_roots(world, seed).items():
-        stems[name] = (adapt_to_inventory(foreign, inventory),)
+        stems[name] = (phonology.adapt_to_inventory(foreign, inventory),)
     return Lexicon(stems, features)
 
 

@@ -6,13 +6,12 @@ The texts have no names or numbers in common. A sentence without a partner has a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from crossling.synthetic.frames import Frame, is_name
-from crossling.synthetic.heldout import Candidate, endless_documents
-from crossling.synthetic.language import join_words
-from crossling.synthetic.task_data import DEV, TEST, LanguageFamily
+from crossling.synthetic.language import Candidate
+from crossling.synthetic.task_data import DEV, TEST, SyntheticTask
 
 SENTENCES_PER_EXAMPLE = 4  # of each text
 UNPAIRED = 7  # sentences without a partner per sentence with one, in each text
@@ -32,30 +31,21 @@ class MiningGroup:
         return (self.partner, *self.pivot, *self.others)
 
 
-class MiningTask:
+class MiningTask(SyntheticTask[MiningGroup]):
     name = "bucc2018"
-    splits: tuple[str, ...] = (DEV, TEST)
-
-    def __init__(self, family: LanguageFamily) -> None:
-        self.family = family
-
-    def groups(self, examples: int) -> int:
-        return max(1, examples * SENTENCES_PER_EXAMPLE // (UNPAIRED + 1))
+    splits = (DEV, TEST)
+    examples_per_group = (UNPAIRED + 1) // SENTENCES_PER_EXAMPLE
 
     def sample_groups(self, split: str) -> Iterator[MiningGroup]:
-        part = f"{self.name}/{split}"
-        rng = self.family.rng(part)
-        pivot, *others = self.family.languages
-        texts = endless_documents(self.family.world, self.family.seed, part)
-        frames = (frame for document in texts for frame in document if _has_no_anchors(frame))
+        rng = self.family.rng(f"{self.name}/{split}")
+        pivot = replace(self.family, languages=self.family.languages[:1])
+        others = replace(self.family, languages=self.family.languages[1:])
+        frames = filter(_has_no_anchors, self.frames(split))
         while True:
             partner, *alone = islice(frames, 1 + 2 * UNPAIRED)
-            unpaired = [
-                Candidate(frame, {one.code: one.render(frame, rng) for one in languages})
-                for group, languages in ((alone[:UNPAIRED], [pivot]), (alone[UNPAIRED:], others))
-                for frame in group
-            ]
-            yield MiningGroup(self.family.render(partner, rng), tuple(unpaired[:UNPAIRED]), tuple(unpaired[UNPAIRED:]))
+            in_pivot = tuple(pivot.render(frame, rng) for frame in alone[:UNPAIRED])
+            in_others = tuple(others.render(frame, rng) for frame in alone[UNPAIRED:])
+            yield MiningGroup(self.family.render(partner, rng), in_pivot, in_others)
 
     def files(self, split: str, groups: list[MiningGroup]) -> Iterator[tuple[str, str]]:
         rng = self.family.rng(f"{self.name}/{split}/order")
@@ -85,7 +75,7 @@ def _has_no_anchors(frame: Frame) -> bool:
 
 
 def _lines(code: str, side: list[Candidate]) -> str:
-    return "".join(f"{_id(code, number)}\t{join_words(one.renderings[code])}\n" for number, one in enumerate(side))
+    return "".join(f"{_id(code, number)}\t{one.text(code)}\n" for number, one in enumerate(side))
 
 
 def _id(code: str, number: int) -> str:

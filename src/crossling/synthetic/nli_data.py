@@ -26,8 +26,7 @@ from itertools import product
 
 from crossling.synthetic.documents import LINKERS
 from crossling.synthetic.frames import Frame, sample_event, swap_role
-from crossling.synthetic.heldout import Candidate
-from crossling.synthetic.task_data import SPLITS, LanguageFamily, pair_task_files
+from crossling.synthetic.task_data import PairTask, PairTaskGroup
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = "entailment", "neutral", "contradiction"
 DETAILS = ("place", "time", "manner", "kind")
@@ -64,38 +63,25 @@ def relation(premise: Statement, hypothesis: Statement) -> str:
 class Square:
     """Two premises and two hypotheses: each hypothesis follows from one premise and contradicts the other."""
 
-    premises: tuple[Statement, Statement]
-    hypotheses: tuple[Statement, Statement]
+    premises: tuple[Statement, ...]
+    hypotheses: tuple[Statement, ...]
 
     def twin(self, first: str, other: str | None) -> Square:
         """Return the square with another agent or patient, or with the detail `other` in place of `first`."""
-        statements = (*self.premises, *self.hypotheses)
-        if other is None:
-            a, b, c, d = (replace(statement, swapped=True) for statement in statements)
-        else:
-            a, b, c, d = (replace(statement, details=statement.details - {first} | {other}) for statement in statements)
-        return Square((a, b), (c, d))
+
+        def change(one: Statement) -> Statement:
+            if other is None:
+                return replace(one, swapped=True)
+            return replace(one, details=one.details - {first} | {other})
+
+        return Square(tuple(map(change, self.premises)), tuple(map(change, self.hypotheses)))
 
 
-@dataclass(frozen=True)
-class NLIGroup:
-    """The sentences of two squares, and their examples: premise, hypothesis, label."""
-
-    sentences: tuple[Candidate, ...]
-    examples: list[tuple[Candidate, Candidate, str]]
-
-
-class NLITask:
+class NLITask(PairTask):
     name = "xnli"
-    splits = SPLITS
+    examples_per_group = 12
 
-    def __init__(self, family: LanguageFamily) -> None:
-        self.family = family
-
-    def groups(self, examples: int) -> int:
-        return max(1, examples // 12)
-
-    def sample_groups(self, split: str) -> Iterator[NLIGroup | None]:
+    def sample_groups(self, split: str) -> Iterator[PairTaskGroup | None]:
         world, rng = self.family.world, self.family.rng(f"{self.name}/{split}")
         while True:
             event, reason = sample_event(world, rng), sample_event(world, rng)
@@ -109,29 +95,24 @@ class NLITask:
             twin = square.twin(details[0], details[3] if difference == "detail" else None)
             yield self._render((event, other), (square, twin), (details[0], details[3]), rng) if other else None
 
-    def files(self, split: str, groups: list[NLIGroup]) -> Iterator[tuple[str, str]]:
-        examples = [example for group in groups for example in group.examples]
-        return pair_task_files(self.family, self.name, split, examples)
-
     def _render(
         self, events: tuple[Frame, Frame], twins: tuple[Square, Square], ends: tuple[str, str], rng: random.Random
-    ) -> NLIGroup:
-        premises, hypotheses = (
-            {
-                statement: self.family.render(make(events[statement.swapped], statement), rng)
-                for square in twins
-                for statement in getattr(square, side)
-            }
-            for side, make in (
-                ("premises", lambda event, statement: _premise(event, statement, ends)),
-                ("hypotheses", _hypothesis),
-            )
-        )
+    ) -> PairTaskGroup:
+        premises = {
+            one: self.family.render(_premise(events[one.swapped], one, ends), rng)
+            for square in twins
+            for one in square.premises
+        }
+        hypotheses = {
+            one: self.family.render(_hypothesis(events[one.swapped], one), rng)
+            for square in twins
+            for one in square.hypotheses
+        }
         examples = [
             (premises[premise], hypotheses[hypothesis], relation(premise, hypothesis))
             for premise, hypothesis in _pairs(*twins, rng)
         ]
-        return NLIGroup((*premises.values(), *hypotheses.values()), examples)
+        return PairTaskGroup((*premises.values(), *hypotheses.values()), examples)
 
 
 def _negation_square(details: list[str], rng: random.Random) -> Square:
@@ -147,15 +128,10 @@ def _negation_square(details: list[str], rng: random.Random) -> Square:
 def _number_square(details: list[str], rng: random.Random) -> Square:
     """Return a square whose premises differ in number; hypotheses affirm or negate these numbers."""
     kept = frozenset(details[:2])
-    one, other = rng.sample(range(2, MAX_NUMBER + 1), 2)
-    first, second = rng.choice(
-        (
-            (Statement(kept, number=one), Statement(kept, number=other)),
-            (Statement(kept, True, one), Statement(kept, True, other)),
-            (Statement(kept, number=one), Statement(kept, True, one)),
-        )
-    )
-    return Square((Statement(kept, number=one), Statement(kept, number=other)), (first, second))
+    numbers = rng.sample(range(2, MAX_NUMBER + 1), 2)
+    one, other = (Statement(kept, number=number) for number in numbers)
+    not_one, not_other = (Statement(kept, negated=True, number=number) for number in numbers)
+    return Square((one, other), rng.choice(((one, other), (not_one, not_other), (one, not_one))))
 
 
 def _pairs(square: Square, twin: Square, rng: random.Random) -> Iterator[tuple[Statement, Statement]]:
@@ -179,13 +155,8 @@ def _premise(event: Frame, statement: Statement, ends: tuple[str, str]) -> Frame
     first, last = ends
     assert event.clause is not None
     reason = _keep_details(event.clause, frozenset({last if first in statement.details else first}))
-    frame = _hypothesis(event, statement)
-    return replace(
-        frame,
-        agent=event.agent,
-        linker=event.linker,
-        clause=replace(reason, agent=replace(reason.agent, modifier=None)),
-    )
+    reason = replace(reason, agent=replace(reason.agent, modifier=None))
+    return replace(_hypothesis(event, statement), agent=event.agent, linker=event.linker, clause=reason)
 
 
 def _with_same_details(reason: Frame, event: Frame) -> Frame:
@@ -199,79 +170,42 @@ def _with_same_details(reason: Frame, event: Frame) -> Frame:
 def _keep_details(event: Frame, details: frozenset[str]) -> Frame:
     """Return the event with these details only."""
     assert event.patient is not None
-    return replace(
-        event,
-        place=event.place if "place" in details else None,
-        relation=event.relation if "place" in details else None,
-        time=event.time if "time" in details else None,
-        manner=event.manner if "manner" in details else None,
-        patient=event.patient if "kind" in details else replace(event.patient, modifier=None),
-    )
+    patient = event.patient if "kind" in details else replace(event.patient, modifier=None)
+    return replace(event.without(*{"place", "time", "manner"} - details), patient=patient)
 
 
 DIFFERENT, SAME = "0", "1"
 OMISSION = 0.5  # probability that place or manner is omitted
 
 
-@dataclass(frozen=True)
-class ParaphraseGroup:
-    """A sentence and the sentence with two parts swapped, each in two word orders."""
+class ParaphraseTask(PairTask):
+    """Groups of a sentence and the sentence with two parts swapped, each in two word orders."""
 
-    one: Candidate
-    one_reordered: Candidate
-    other: Candidate
-    other_reordered: Candidate
-
-    @property
-    def sentences(self) -> tuple[Candidate, ...]:
-        return (self.one, self.one_reordered, self.other, self.other_reordered)
-
-    @property
-    def examples(self) -> list[tuple[Candidate, Candidate, str]]:
-        return [
-            (self.one, self.one_reordered, SAME),
-            (self.one, self.other, DIFFERENT),
-            (self.other_reordered, self.other, SAME),
-            (self.other_reordered, self.one_reordered, DIFFERENT),
-        ]
-
-
-class ParaphraseTask:
     name = "pawsx"
-    splits = SPLITS
+    examples_per_group = 4
 
-    def __init__(self, family: LanguageFamily) -> None:
-        self.family = family
-
-    def groups(self, examples: int) -> int:
-        return max(1, examples // 4)
-
-    def sample_groups(self, split: str) -> Iterator[ParaphraseGroup | None]:
+    def sample_groups(self, split: str) -> Iterator[PairTaskGroup | None]:
         world, rng = self.family.world, self.family.rng(f"{self.name}/{split}")
         while True:
             event, clause = sample_event(world, rng), sample_event(world, rng)
-            place, manner = (rng.random() >= OMISSION for _ in range(2))
-            one = replace(
-                event,
-                place=event.place if place else None,
-                relation=event.relation if place else None,
-                manner=event.manner if manner else None,
-                linker=rng.choice(LINKERS),
-                clause=replace(clause, place=None, relation=None, time=None, manner=None, tense=event.tense),
-            )
+            clause = replace(clause.without("place", "time", "manner"), tense=event.tense)
+            event = event.without(*[part for part in ("place", "manner") if rng.random() < OMISSION])
+            event = replace(event, linker=rng.choice(LINKERS), clause=clause)
             part = rng.choice(("agent", "patient", "kind"))
-            other = _swap_modifiers(one) if part == "kind" else swap_role(world, one, part)
-            if other is None:
-                yield None
-            else:
-                rendered = (
-                    self.family.render(frame, rng, reordered) for frame in (one, other) for reordered in (False, True)
-                )
-                yield ParaphraseGroup(*rendered)
+            swapped = _swap_modifiers(event) if part == "kind" else swap_role(world, event, part)
+            yield self._render(event, swapped, rng) if swapped else None
 
-    def files(self, split: str, groups: list[ParaphraseGroup]) -> Iterator[tuple[str, str]]:
-        examples = [example for group in groups for example in group.examples]
-        return pair_task_files(self.family, self.name, split, examples)
+    def _render(self, event: Frame, swapped: Frame, rng: random.Random) -> PairTaskGroup:
+        one, one_reordered, other, other_reordered = rendered = tuple(
+            self.family.render(frame, rng, reordered) for frame in (event, swapped) for reordered in (False, True)
+        )
+        examples = [
+            (one, one_reordered, SAME),
+            (one, other, DIFFERENT),
+            (other_reordered, other, SAME),
+            (other_reordered, one_reordered, DIFFERENT),
+        ]
+        return PairTaskGroup(rendered, examples)
 
 
 def _swap_modifiers(frame: Frame) -> Frame | None:

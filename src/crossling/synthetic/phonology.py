@@ -18,31 +18,12 @@ CODAS = "nmlrsktpN"
 
 # Regular sound changes of natural languages, as pattern and replacement.
 SOUND_CHANGES = (
-    ("p", "f"),
-    ("b", "v"),
-    ("w", "v"),
-    ("z", "s"),
-    ("S", "s"),
-    ("f", "h"),
-    ("h", "k"),
-    ("l(?=[iu])", "r"),
-    ("r(?=[ae])", "l"),
-    ("t(?=i)", "C"),
-    ("k(?=[ie])", "C"),
-    ("g(?=[ie])", "j"),
-    ("s(?=[iu])", "S"),
-    ("d(?=[iu])", "z"),
-    ("(?<=[aeiou])t(?=[aeiou])", "d"),
-    ("(?<=[aeiou])k(?=[aeiou])", "g"),
-    ("(?<=[aeiou])p(?=[aeiou])", "b"),
-    ("[ao]$", ""),
-    ("e(?=.*[iu])", "i"),
-    ("o(?=.*[iu])", "u"),
-    ("a(?=[nmN])", "o"),
-    ("n$", "N"),
-    ("m$", "n"),
-    ("a$", "e"),
-)
+    ("p", "f"), ("b", "v"), ("w", "v"), ("z", "s"), ("S", "s"), ("f", "h"), ("h", "k"), ("l(?=[iu])", "r"),
+    ("r(?=[ae])", "l"), ("t(?=i)", "C"), ("k(?=[ie])", "C"), ("g(?=[ie])", "j"), ("s(?=[iu])", "S"),
+    ("d(?=[iu])", "z"), ("(?<=[aeiou])t(?=[aeiou])", "d"), ("(?<=[aeiou])k(?=[aeiou])", "g"),
+    ("(?<=[aeiou])p(?=[aeiou])", "b"), ("[ao]$", ""), ("e(?=.*[iu])", "i"), ("o(?=.*[iu])", "u"), ("a(?=[nmN])", "o"),
+    ("n$", "N"), ("m$", "n"), ("a$", "e"),
+)  # fmt: skip
 
 # Substitutes for a sound that a language lacks, nearest first.
 _NEAREST = {
@@ -116,6 +97,10 @@ def _letters(sounds: str, written: str) -> dict[str, str]:
     return dict(zip(sounds, written.split(), strict=True))
 
 
+def _positions(sounds: str, numbers: str) -> dict[str, int]:
+    return {sound: int(number) for sound, number in _letters(sounds, numbers).items()}
+
+
 _ALPHABETS = {
     "Latin": _letters(CONSONANTS + VOWELS, "p t k b d g m n s z sh ch f v h l r y w ng a e i o u"),
     "Cyrillic": _letters(CONSONANTS + VOWELS, "п т к б д г м н с з ш ч ф в х л р й ў нг а е и о у"),
@@ -127,17 +112,14 @@ _VOWEL_SIGNS = {"a": ""} | _letters("eiou", "े ि ो ु")
 _VIRAMA = "्"
 
 # Positions in the Unicode composition of Hangul blocks: 19 onsets, 21 vowels, 28 codas.
-_HANGUL_ONSETS = dict(
-    zip("ptkbdgmnszSCfvhlrN", [17, 16, 15, 7, 3, 0, 6, 2, 9, 12, 10, 14, 8, 13, 18, 5, 5, 2], strict=True)
-)
+_HANGUL_CONSONANTS = "ptkbdgmnszSCfvhlrN"
+_HANGUL_ONSETS = _positions(_HANGUL_CONSONANTS, "17 16 15 7 3 0 6 2 9 12 10 14 8 13 18 5 5 2")
 _HANGUL_VOWELS = {
-    "": dict(zip(VOWELS, [0, 5, 20, 8, 13], strict=True)) | {"": 18},
-    "j": dict(zip(VOWELS, [2, 7, 20, 12, 17], strict=True)) | {"": 20},
-    "w": dict(zip(VOWELS, [9, 15, 16, 14, 13], strict=True)) | {"": 13},
+    "": _positions(VOWELS, "0 5 20 8 13") | {"": 18},
+    "j": _positions(VOWELS, "2 7 20 12 17") | {"": 20},
+    "w": _positions(VOWELS, "9 15 16 14 13") | {"": 13},
 }
-_HANGUL_CODAS = {"": 0} | dict(
-    zip("ptkbdgmnszSCfvhlrN", [17, 7, 1, 17, 7, 1, 16, 4, 19, 22, 20, 23, 26, 17, 27, 8, 8, 21], strict=True)
-)
+_HANGUL_CODAS = {"": 0} | _positions(_HANGUL_CONSONANTS, "17 7 1 17 7 1 16 4 19 22 20 23 26 17 27 8 8 21")
 _SILENT_ONSET = 11
 
 # A prime number of characters: multiples of a step visit each once, so every syllable has its own.
@@ -156,18 +138,13 @@ SCRIPTS = {
 
 def write(word: str, script: str) -> str:
     """Write the phonemes of `word` in a script."""
-    match script:
-        case "Devanagari":
-            return _devanagari(word)
-        case "Hangul":
-            return "".join(_hangul(*syllable) for syllable in split_syllables(word))
-        case "Han":
-            return "".join(_han(*syllable) for syllable in split_syllables(word))
-        case "Greek":
-            written = "".join(_ALPHABETS[script][sound] for sound in word)
-            return written[:-1] + "ς" if written.endswith("σ") else written
-        case _:
-            return "".join(_ALPHABETS[script][sound] for sound in word)
+    if script == "Devanagari":
+        return _devanagari(word)
+    if script in ("Hangul", "Han"):
+        compose = _hangul if script == "Hangul" else _han
+        return "".join(compose(*syllable) for syllable in split_syllables(word))
+    written = "".join(_ALPHABETS[script][sound] for sound in word)
+    return written[:-1] + "ς" if written.endswith("σ") else written  # Greek's letter at the end of a word
 
 
 def _devanagari(word: str) -> str:

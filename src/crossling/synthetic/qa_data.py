@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crossling.synthetic.frames import QUESTION_WORDS, WHAT, WHEN, Entity, Frame
-from crossling.synthetic.heldout import Candidate, endless_documents
-from crossling.synthetic.language import Word, join_words
-from crossling.synthetic.task_data import SPLITS, TEST, LanguageFamily, task_file_name, translated_file_names
+from crossling.synthetic.heldout import endless_documents
+from crossling.synthetic.language import Candidate, Word, join_words
+from crossling.synthetic.task_data import TEST, LabeledTask
 
 QUESTIONS = 3  # per context
 MIN_SENTENCES, MAX_SENTENCES = 4, 6  # of a context
@@ -49,10 +49,8 @@ class Paragraph:
         for number, question in enumerate(self.questions):
             start, answer = span(lines[question.sentence], question.role)
             answers = [{"text": answer, "answer_start": starts[question.sentence] + start}]
-            question_text = join_words(question.question.renderings[code])
-            questions.append(
-                {"id": f"{name}-{number}", "question": question_text, "answers": answers if answered else []}
-            )
+            text = question.question.text(code)
+            questions.append({"id": f"{name}-{number}", "question": text, "answers": answers if answered else []})
         return {"context": "\n".join(map(join_words, lines)), "qas": questions}
 
 
@@ -64,46 +62,32 @@ def span(words: list[Word], role: str) -> tuple[int, str]:
     return len(join_words(words[: positions[0]])) + (positions[0] > 0), join_words(answer)
 
 
-class QATask:
+class QATask(LabeledTask[Paragraph]):
     name = "xquad"
-    splits = SPLITS
-
-    def __init__(self, family: LanguageFamily) -> None:
-        self.family = family
-
-    def groups(self, examples: int) -> int:
-        return max(1, examples // QUESTIONS)
+    ending = "json"
+    examples_per_group = QUESTIONS
 
     def sample_groups(self, split: str) -> Iterator[Paragraph | None]:
         part = f"{self.name}/{split}"
         rng = self.family.rng(part)
-        for document in endless_documents(self.family.world, self.family.seed, part):
+        for document in endless_documents(self.family, part):
             frames = [frame for frame in document if len(frame.concepts()) >= MIN_QA_CONCEPTS][:MAX_SENTENCES]
             questions = _questions(frames, rng) if len(frames) >= MIN_SENTENCES else []
             if len(questions) < QUESTIONS:
                 yield None
                 continue
             chosen = rng.sample(questions, QUESTIONS)
-            yield Paragraph(
-                tuple(self.family.render(frame, rng) for frame in frames),
-                tuple(
-                    SyntheticQuestion(self.family.render(frame, rng), number, role) for frame, number, role in chosen
-                ),
-            )
+            context = tuple(self.family.render(frame, rng) for frame in frames)
+            rendered = (SyntheticQuestion(self.family.render(frame, rng), at, role) for frame, at, role in chosen)
+            yield Paragraph(context, tuple(rendered))
 
-    def files(self, split: str, groups: list[Paragraph]) -> Iterator[tuple[str, str]]:
-        def squad(code: str, answered: bool = True) -> str:
-            data = [
-                {"title": name, "paragraphs": [group.to_json(code, name, answered)]}
-                for name, group in ((f"{split}-{number}", group) for number, group in enumerate(groups))
-            ]
-            return json.dumps({"version": "1.1", "data": data}, ensure_ascii=False) + "\n"
+    def file_name(self, split: str, code: str) -> str:
+        return f"{self.name}.{code}.json" if split == TEST else super().file_name(split, code)
 
-        for code in self.family.codes:
-            name = f"{self.name}.{code}.json" if split == TEST else task_file_name(self.family, split, code, "json")
-            yield name, squad(code)
-        for path, code in translated_file_names(self.family, split, "json"):
-            yield path, squad(code, answered=False)
+    def content(self, split: str, groups: list[Paragraph], code: str, labeled: bool = True) -> str:
+        named = [(f"{split}-{number}", group) for number, group in enumerate(groups)]
+        data = [{"title": name, "paragraphs": [group.to_json(code, name, labeled)]} for name, group in named]
+        return json.dumps({"version": "1.1", "data": data}, ensure_ascii=False) + "\n"
 
 
 def _questions(frames: list[Frame], rng: random.Random) -> list[tuple[Frame, int, str]]:
@@ -114,8 +98,10 @@ def _questions(frames: list[Frame], rng: random.Random) -> list[tuple[Frame, int
         if frame.agent.pronoun or frame.linker == "that":
             continue
         for role in ROLES:
-            answer = _part(frame, role)
-            if answer is None or not any(_part(event, role) not in (None, answer) for event in events):
+            answer = _concept(frame, role)
+            # A pronoun does not name another candidate; only agents are pronouns.
+            named = {_concept(event, role) for event in events if role != "agent" or not event.agent.pronoun}
+            if answer is None or not named - {None, answer}:
                 continue
             question = _question_frame(frame, role, rng)
             if sum(_fits(question, event) for event in events) == 1:
@@ -123,12 +109,10 @@ def _questions(frames: list[Frame], rng: random.Random) -> list[tuple[Frame, int
     return found
 
 
-def _part(frame: Frame, role: str) -> str | None:
-    """Return the concept of a part, or None if it is missing or a pronoun."""
+def _concept(frame: Frame, role: str) -> str | None:
+    """Return the concept of a part, also of a pronoun. None if it is missing."""
     part: Entity | str | None = getattr(frame, role)
-    if isinstance(part, Entity):
-        return None if part.pronoun else part.concept
-    return part
+    return part.concept if isinstance(part, Entity) else part
 
 
 def _question_frame(frame: Frame, role: str, rng: random.Random) -> Frame:
@@ -149,16 +133,9 @@ def _question_frame(frame: Frame, role: str, rng: random.Random) -> Frame:
 
 
 def _fits(question: Frame, event: Frame) -> bool:
-    """Return whether a question may refer to an event. Pronouns match anything; modifiers and numbers are ignored."""
-    if question.verb != event.verb:
-        return False
-    for role in (*ROLES, "manner"):
-        questioned, present = (getattr(one, role) for one in (question, event))
-        if questioned is None:
-            continue
-        if present is None:
-            return False
-        concepts = [one.concept if isinstance(one, Entity) else one for one in (questioned, present)]
-        if concepts[0] not in QUESTION_WORDS and concepts[0] != concepts[1]:
-            return False
-    return True
+    """Return whether a question may refer to an event. Modifiers and numbers are ignored."""
+    pairs = [(_concept(question, role), _concept(event, role)) for role in ("verb", *ROLES, "manner")]
+    return all(
+        wanted is None or wanted == present or (wanted in QUESTION_WORDS and present is not None)
+        for wanted, present in pairs
+    )

@@ -11,34 +11,33 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crossling.synthetic.frames import PRONOUN, Entity, Frame, is_name
-from crossling.synthetic.heldout import Candidate, endless_documents
-from crossling.synthetic.language import Word, join_words
-from crossling.synthetic.task_data import SPLITS, TRAIN, LanguageFamily, task_file_name, translated_file_names
+from crossling.synthetic.language import Candidate, Word
+from crossling.synthetic.task_data import TRAIN, LabeledTask, SyntheticTask
 from crossling.synthetic.world import World
 
 MIN_CONCEPTS = 5  # per sentence: shorter ones often occur elsewhere too
 
 
-class TranslationTask:
-    name = "translation"
-    splits = SPLITS
-
-    def __init__(self, family: LanguageFamily) -> None:
-        self.family = family
-
-    def groups(self, examples: int) -> int:
-        return max(1, examples)
+class SentenceTask(SyntheticTask[Candidate]):
+    """Single sentences of documents."""
 
     def sample_groups(self, split: str) -> Iterator[Candidate | None]:
-        part = f"{self.name}/{split}"
-        rng = self.family.rng(part)
-        for document in endless_documents(self.family.world, self.family.seed, part):
-            for frame in document:
-                yield self.family.render(frame, rng) if len(frame.concepts()) >= MIN_CONCEPTS else None
+        rng = self.family.rng(f"{self.name}/{split}")
+        for frame in self.frames(split):
+            fitting = self.fit(frame, split, rng) if len(frame.concepts()) >= MIN_CONCEPTS else None
+            yield self.family.render(fitting, rng) if fitting else None
+
+    def fit(self, frame: Frame, split: str, rng: random.Random) -> Frame | None:  # noqa: ARG002
+        """Return the frame to use for a sampled sentence, or None."""
+        return frame
+
+
+class TranslationTask(SentenceTask):
+    name = "translation"
 
     def files(self, split: str, groups: list[Candidate]) -> Iterator[tuple[str, str]]:
         for code in self.family.codes:
-            yield f"{split}.{code}", "".join(f"{join_words(one.renderings[code])}\n" for one in groups)
+            yield f"{split}.{code}", "".join(f"{one.text(code)}\n" for one in groups)
 
 
 _FUNCTION_WORDS = {
@@ -86,10 +85,6 @@ def insert_names(frame: Frame, world: World, split: str, rng: random.Random) -> 
         for kind, members in world.names.items()
     }
 
-    def organisation() -> Entity:
-        bearer = rng.choice([*world.classes["goods"], *world.classes["tool"]])
-        return Entity(bearer, definite=True, modifier=rng.choice(names[rng.choice(("name", "town"))]))
-
     def named(role: str, entity: Entity | None) -> Entity | None:
         if entity is None or entity.pronoun:
             return entity
@@ -97,7 +92,8 @@ def insert_names(frame: Frame, world: World, split: str, rng: random.Random) -> 
         if role == "agent" and (
             kind in ("goods", "tool") or (kind in ("person", "name") and rng.random() < ORGANISATION_PROBABILITY)
         ):
-            return organisation()
+            bearer = rng.choice([*world.classes["goods"], *world.classes["tool"]])  # an organisation
+            return Entity(bearer, definite=True, modifier=rng.choice(names[rng.choice(("name", "town"))]))
         if kind in ("person", "name"):
             first, last = rng.sample(names["name"], 2)
             return Entity(first, modifier=last if rng.random() < TWO_WORDS else None)
@@ -108,40 +104,16 @@ def insert_names(frame: Frame, world: World, split: str, rng: random.Random) -> 
     return replace(frame, clause=clause, **roles)  # type: ignore[arg-type]
 
 
-class TaggingTask:
+class TaggingTask(SentenceTask, LabeledTask[Candidate]):
     """Sentences of documents with a tag for every word."""
 
-    name: str
-    splits = SPLITS
-
-    def __init__(self, family: LanguageFamily) -> None:
-        self.family = family
-
-    def groups(self, examples: int) -> int:
-        return max(1, examples)
-
-    def sample_groups(self, split: str) -> Iterator[Candidate | None]:
-        part = f"{self.name}/{split}"
-        rng = self.family.rng(part)
-        for document in endless_documents(self.family.world, self.family.seed, part):
-            for frame in document:
-                fitting = self.fit(frame, split, rng) if len(frame.concepts()) >= MIN_CONCEPTS else None
-                yield self.family.render(fitting, rng) if fitting else None
-
-    def files(self, split: str, groups: list[Candidate]) -> Iterator[tuple[str, str]]:
-        for code in self.family.codes:
-            blocks = []
-            for one in groups:
-                words = one.renderings[code]
-                tagged = zip(words, self.tags(one.frame, words), strict=True)
-                blocks.append("".join(f"{word.text}\t{tag}\n" for word, tag in tagged) + "\n")
-            yield task_file_name(self.family, split, code, "tsv"), "".join(blocks)
-        for path, code in translated_file_names(self.family, split, "tsv"):
-            yield path, "".join("".join(f"{word.text}\n" for word in one.renderings[code]) + "\n" for one in groups)
-
-    @abstractmethod
-    def fit(self, frame: Frame, split: str, rng: random.Random) -> Frame | None:
-        """Return the frame to use for a sampled sentence, or None."""
+    def content(self, split: str, groups: list[Candidate], code: str, labeled: bool = True) -> str:  # noqa: ARG002
+        written = ""
+        for one in groups:
+            words = one.renderings[code]
+            tagged = zip(words, self.tags(one.frame, words), strict=True)
+            written += "".join(word.text + f"\t{tag}" * labeled + "\n" for word, tag in tagged) + "\n"
+        return written
 
     @abstractmethod
     def tags(self, frame: Frame, words: list[Word]) -> list[str]:
@@ -150,9 +122,6 @@ class TaggingTask:
 
 class POSTask(TaggingTask):
     name = "udpos"
-
-    def fit(self, frame: Frame, split: str, rng: random.Random) -> Frame | None:  # noqa: ARG002
-        return frame
 
     def tags(self, frame: Frame, words: list[Word]) -> list[str]:
         concepts = frame.concepts()

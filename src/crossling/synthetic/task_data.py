@@ -1,96 +1,89 @@
-"""A language family, and what all synthetic tasks have in common."""
+"""Base classes of all synthetic tasks."""
 
 from __future__ import annotations
 
-import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import ClassVar, Generic
 
 from crossling.synthetic.frames import Frame
-from crossling.synthetic.heldout import Candidate, SentenceGroup
-from crossling.synthetic.language import SyntheticLanguage, join_words
-from crossling.synthetic.world import World
+from crossling.synthetic.heldout import G, endless_frames
+from crossling.synthetic.language import Candidate, LanguageFamily
 
-G = TypeVar("G", bound=SentenceGroup)
 TRAIN, DEV, TEST = "train", "dev", "test"
-SPLITS: tuple[str, ...] = (TRAIN, DEV, TEST)
 
 
-@dataclass(frozen=True)
-class LanguageFamily:
-    """The languages of one world, by decreasing resources."""
+class SyntheticTask(ABC, Generic[G]):
+    """A benchmark: how groups of sentences are sampled and written. All languages have the same examples in order."""
 
-    world: World
-    languages: list[SyntheticLanguage]
-    seed: int
+    name: ClassVar[str]
+    splits: ClassVar[tuple[str, ...]] = (TRAIN, DEV, TEST)
+    examples_per_group: ClassVar[int] = 1
 
-    @property
-    def pivot(self) -> str:
-        """The language of the training data of tasks, as English in real benchmarks."""
-        return self.languages[0].code
-
-    @property
-    def codes(self) -> list[str]:
-        return [language.code for language in self.languages]
-
-    def rng(self, purpose: str) -> random.Random:
-        return random.Random(f"{self.seed}/benchmarks/{self.world.domain.name}/{purpose}")
-
-    def render(self, frame: Frame, rng: random.Random, reordered: bool = False) -> Candidate:
-        return Candidate(frame, {one.code: one.render(frame, rng, reordered) for one in self.languages})
-
-
-class SyntheticTask(Protocol[G]):
-    """A benchmark: how groups of sentences are sampled and written.
-
-    All languages have the same examples in the same order. Languages other than the pivot have their training data in
-    `translated/CODE/`, as in translate-train. Translations of the other splits are there too, without labels.
-    """
-
-    name: str
-    splits: tuple[str, ...]
+    def __init__(self, family: LanguageFamily) -> None:
+        self.family = family
 
     def groups(self, examples: int) -> int:
         """Return the number of groups for this many examples, rounded down, at least one."""
+        return max(1, examples // self.examples_per_group)
 
+    def frames(self, split: str) -> Iterator[Frame]:
+        """Yield sentences of documents without end."""
+        return endless_frames(self.family, f"{self.name}/{split}")
+
+    @abstractmethod
     def sample_groups(self, split: str) -> Iterator[G | None]:
         """Yield groups without end; None for a sample that does not fit."""
 
+    @abstractmethod
     def files(self, split: str, groups: list[G]) -> Iterator[tuple[str, str]]:
         """Yield file names below the folder of the task, with their content."""
 
 
-def task_file_name(family: LanguageFamily, split: str, code: str, ending: str) -> str:
-    if split == TRAIN and code != family.pivot:
-        return f"translated/{code}/{split}.{ending}"
-    return f"{split}-{code}.{ending}"
+class LabeledTask(SyntheticTask[G]):
+    """A benchmark with one labeled file per language and split.
 
-
-def translated_file_names(family: LanguageFamily, split: str, ending: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of translated dev and test splits, with the language of each.
-
-    Splits are translated to the pivot, and the splits of the pivot to the next language.
+    Languages other than the pivot have their training data in `translated/CODE/`, as in translate-train. Translations
+    of the other splits are there too, without labels: into the pivot, and from the pivot into the next language.
     """
-    if split != TRAIN:
-        for code in family.codes:
-            into = family.pivot if code != family.pivot else family.codes[1]
-            yield f"translated/{into}/{split}-{code}.{ending}", into
+
+    ending: ClassVar[str] = "tsv"
+
+    def files(self, split: str, groups: list[G]) -> Iterator[tuple[str, str]]:
+        pivot, second, *_ = self.family.codes
+        for code in self.family.codes:
+            if split == TRAIN and code != pivot:
+                yield f"translated/{code}/{split}.{self.ending}", self.content(split, groups, code)
+                continue
+            yield self.file_name(split, code), self.content(split, groups, code)
+            if split != TRAIN:
+                into = second if code == pivot else pivot
+                translation = self.content(split, groups, into, labeled=False)
+                yield f"translated/{into}/{split}-{code}.{self.ending}", translation
+
+    def file_name(self, split: str, code: str) -> str:
+        return f"{split}-{code}.{self.ending}"
+
+    @abstractmethod
+    def content(self, split: str, groups: list[G], code: str, labeled: bool = True) -> str:
+        """Return the content of a file in a language, with or without labels."""
 
 
-def pair_task_files(
-    family: LanguageFamily, name: str, split: str, examples: list[tuple[Candidate, Candidate, str]]
-) -> Iterator[tuple[str, str]]:
-    """Yield files with two sentences and a label per line, shuffled over groups."""
-    shuffled = family.rng(f"{name}/{split}/order").sample(examples, len(examples))
+@dataclass(frozen=True)
+class PairTaskGroup:
+    """Sentences that make up examples together, and the examples: two sentences and a label."""
 
-    def lines(code: str, labelled: bool = True) -> str:
+    sentences: tuple[Candidate, ...]
+    examples: list[tuple[Candidate, Candidate, str]]
+
+
+class PairTask(LabeledTask[PairTaskGroup]):
+    """Two sentences and a label per line, shuffled over groups."""
+
+    def content(self, split: str, groups: list[PairTaskGroup], code: str, labeled: bool = True) -> str:
+        examples = [example for group in groups for example in group.examples]
+        shuffled = self.family.rng(f"{self.name}/{split}/order").sample(examples, len(examples))
         return "".join(
-            f"{join_words(one.renderings[code])}\t{join_words(other.renderings[code])}" + f"\t{label}" * labelled + "\n"
-            for one, other, label in shuffled
+            f"{one.text(code)}\t{other.text(code)}" + f"\t{label}" * labeled + "\n" for one, other, label in shuffled
         )
-
-    for code in family.codes:
-        yield task_file_name(family, split, code, "tsv"), lines(code)
-    for path, code in translated_file_names(family, split, "tsv"):
-        yield path, lines(code, labelled=False)

@@ -9,16 +9,25 @@ from typing import Any
 
 from crossling.core.errors import BadInput
 from crossling.synthetic.frames import Frame
-from crossling.synthetic.heldout import CandidatePool, HeldOut
+from crossling.synthetic.heldout import CandidatePool, HeldOut, write_text
+from crossling.synthetic.language import LanguageFamily
 from crossling.synthetic.mining_data import MiningTask
 from crossling.synthetic.nli_data import NLITask, ParaphraseTask
 from crossling.synthetic.qa_data import QATask
 from crossling.synthetic.tagging_data import NERTask, POSTask, TranslationTask
-from crossling.synthetic.task_data import LanguageFamily, SyntheticTask
+from crossling.synthetic.task_data import SyntheticTask
 
 TASK_SPARE_FACTOR = 1.2  # candidates per requested one: few of these long sentences occur in training data
 MIN_EXAMPLES = {"train": 48, "dev": 24, "test": 24}
-TASK_TYPES = (NLITask, ParaphraseTask, QATask, POSTask, NERTask, MiningTask, TranslationTask)
+TASK_TYPES: tuple[type[SyntheticTask[Any]], ...] = (
+    NLITask,
+    ParaphraseTask,
+    QATask,
+    POSTask,
+    NERTask,
+    MiningTask,
+    TranslationTask,
+)
 PARTS = tuple(f"{kind.name}/{split}" for kind in TASK_TYPES for split in kind.splits)
 
 
@@ -47,10 +56,9 @@ class ExampleCounts:
 
     def __post_init__(self) -> None:
         for split, minimum in MIN_EXAMPLES.items():
-            if getattr(self, split) < minimum:
-                raise BadInput(
-                    f"{split} examples: {getattr(self, split)} given, expected at least {minimum}. Give more."
-                )
+            given = getattr(self, split)
+            if given < minimum:
+                raise BadInput(f"{split} examples: {given} given, expected at least {minimum}. Give more.")
 
 
 class SyntheticTasks:
@@ -59,7 +67,7 @@ class SyntheticTasks:
     def __init__(self, family: LanguageFamily, examples: ExampleCounts, heldout: HeldOut) -> None:
         self._pools: list[tuple[SyntheticTask[Any], str, CandidatePool[Any]]] = []
         for kind in TASK_TYPES:
-            task: SyntheticTask[Any] = kind(family)
+            task = kind(family)
             for split in task.splits:
                 wanted = task.groups(getattr(examples, split))
                 pool = heldout.gather(f"{task.name}/{split}", wanted, task.sample_groups(split), TASK_SPARE_FACTOR)
@@ -69,9 +77,7 @@ class SyntheticTasks:
         """Write all files. Call it after all training data is written."""
         for task, split, pool in self._pools:
             for name, content in task.files(split, pool.remaining()):
-                path = folder / task.name / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(content, encoding="utf-8", newline="\n")
+                write_text(folder / task.name / name, content)
 
     def frames(self) -> Iterator[tuple[str, Frame]]:
         """Yield the part and the frame of every sentence once."""

@@ -9,8 +9,7 @@ ranks of concepts and the arguments of verbs. The concepts, their topics and tas
 from __future__ import annotations
 
 import random
-from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -26,19 +25,18 @@ class VerbClass:
     complement: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Domain:
     name: str
     cast: tuple[str, ...]  # classes of agents
     verbs: Mapping[str, VerbClass]
-    terms_first: bool  # the rarest words of the general domain are the most frequent
     tenses: tuple[int, int, int]  # weights of past, present and future documents
-
-    named: float  # probability that an agent has a name
-    towns: float  # probability that a document is set in a town
-    pronouns: float  # probability that a known agent becomes a pronoun
     counted: float  # probability that a thing is counted
     clauses: float  # probability of a subordinate clause
+    named: float = 0.0  # probability that an agent has a name
+    towns: float = 0.0  # probability that a document is set in a town
+    pronouns: float = 0.0  # probability that a known agent becomes a pronoun
+    terms_first: bool = False  # the rarest words of the general domain are the most frequent
 
 
 ANIMATE = ("person", "animal")
@@ -58,13 +56,12 @@ GENERAL = Domain(
         "rest": VerbClass(ANIMATE),
         "say": VerbClass(("person",), complement=True),
     },
-    terms_first=False,
     tenses=(6, 3, 2),
+    counted=0.08,
+    clauses=0.2,
     named=0.3,
     towns=0.25,
     pronouns=0.5,
-    counted=0.08,
-    clauses=0.2,
 )
 SCIENCE = Domain(
     name="science",
@@ -78,13 +75,10 @@ SCIENCE = Domain(
         "move": VerbClass(THINGS, relations=("to", "from")),
         "rest": VerbClass(THINGS),
     },
-    terms_first=True,
     tenses=(2, 8, 1),
-    named=0.0,
-    towns=0.0,
-    pronouns=0.0,
     counted=0.2,
     clauses=0.4,
+    terms_first=True,
 )
 DOMAINS = {domain.name: domain for domain in (GENERAL, SCIENCE)}
 
@@ -93,8 +87,7 @@ TOPICS = 8
 ON_TOPIC = 5.0
 TASTES = 4
 SAME_TASTE = 6.0
-PERSON_NAMES = 40
-PLACE_NAMES = 20
+NAMES = {"name": 40, "town": 20}  # number of names of people and places
 
 # Semantic class -> its proportion of the lemmas.
 NOUNS = {"person": 0.10, "animal": 0.08, "food": 0.10, "tool": 0.10, "goods": 0.10, "nature": 0.09, "place": 0.10}
@@ -102,32 +95,10 @@ MODIFIERS = {"temper": 0.04, "look": 0.05}
 ADVERBS = {"manner": 0.02, "time": 0.02}
 
 VERBS = {
-    "consume": 0.025,
-    "make": 0.025,
-    "handle": 0.025,
-    "give": 0.020,
-    "perceive": 0.025,
-    "care": 0.020,
-    "move": 0.025,
-    "rest": 0.020,
-    "say": 0.015,
-}
+    "consume": 0.025, "make": 0.025, "handle": 0.025, "give": 0.020, "perceive": 0.025, "care": 0.020, "move": 0.025,
+    "rest": 0.020, "say": 0.015,
+}  # fmt: skip
 TERMS = 3  # one in three lemmas of every class, the rarest ones, is a term of the science domain
-
-
-@dataclass(frozen=True)
-class WeightedChoice:
-    """Concepts to sample from, with cumulative weights."""
-
-    concepts: list[str]
-    cumulative: list[float]
-
-    @classmethod
-    def weighted(cls, concepts: Sequence[str], weights: Sequence[float]) -> WeightedChoice:
-        return cls(list(concepts), list(accumulate(weights)))
-
-    def sample(self, rng: random.Random) -> str:
-        return self.concepts[bisect(self.cumulative, rng.random() * self.cumulative[-1])]
 
 
 class World:
@@ -136,30 +107,24 @@ class World:
     def __init__(self, lemmas: int, seed: int, domain: Domain = GENERAL) -> None:
         self.domain = domain
         rng = random.Random(f"{seed}/world")
-        proportions = NOUNS | VERBS | MODIFIERS | ADVERBS
-        self.classes = {
-            name: [f"{name}-{rank}" for rank in range(1, count + 1)]
-            for name, count in _counts(proportions, lemmas).items()
-        }
-        self.names = {
-            "name": [f"name-{rank}" for rank in range(1, PERSON_NAMES + 1)],
-            "town": [f"town-{rank}" for rank in range(1, PLACE_NAMES + 1)],
-        }
-        self.class_of = {concept: name for name, members in (self.classes | self.names).items() for concept in members}
+        self.classes = _concepts(_counts(NOUNS | VERBS | MODIFIERS | ADVERBS, lemmas))
+        self.names = _concepts(NAMES)
+        self._members = self.classes | self.names
+        self.class_of = {concept: name for name, members in self._members.items() for concept in members}
         self.terms = {concept for members in self.classes.values() for concept in members[-(len(members) // TERMS) :]}
         self._weight: dict[str, float] = {}
         self._topic: dict[str, int] = {}
         self._taste: dict[str, int] = {}
-        for members in (self.classes | self.names).values():
+        for members in self._members.values():
             ranked = sorted(members, key=lambda concept: concept not in self.terms) if domain.terms_first else members
             self._weight |= {concept: 1 / rank for rank, concept in enumerate(ranked, start=1)}
             for concept in members:
                 self._topic[concept] = rng.randrange(TOPICS)
                 self._taste[concept] = rng.randrange(TASTES)
-        self._choices: dict[tuple[tuple[str, ...], int, int | None], WeightedChoice] = {}
-        self.calendar = {
-            time: day for day, time in enumerate(rng.sample(self.classes["time"], len(self.classes["time"])))
-        }
+        # Concepts and their cumulative weights by classes, topic and taste.
+        self._choices: dict[tuple[tuple[str, ...], int, int | None], tuple[list[str], list[float]]] = {}
+        times = self.classes["time"]
+        self.calendar = {time: day for day, time in enumerate(rng.sample(times, len(times)))}
 
     @property
     def lemmas(self) -> list[str]:
@@ -167,36 +132,40 @@ class World:
         return [concept for members in self.classes.values() for concept in members]
 
     def verb(self, topic: int, rng: random.Random) -> str:
-        return self._choice(tuple(self.domain.verbs), topic).sample(rng)
+        return self._sample(tuple(self.domain.verbs), topic, None, rng)
 
     def verb_class(self, verb: str) -> VerbClass:
         return self.domain.verbs[self.class_of[verb]]
 
     def member(self, classes: tuple[str, ...], topic: int, rng: random.Random) -> str:
         """Sample a concept of these classes, preferring those of the topic."""
-        return self._choice(classes, topic).sample(rng)
+        return self._sample(classes, topic, None, rng)
 
     def companion(self, head: str, classes: tuple[str, ...], topic: int, rng: random.Random) -> str:
         """Sample a concept of these classes that fits `head`: a verb's object, a noun's adjective."""
-        return self._choice(classes, topic, self._taste[head]).sample(rng)
+        return self._sample(classes, topic, self._taste[head], rng)
 
     def modifier(self, noun: str, rng: random.Random) -> str:
         kind = "temper" if self.class_of[noun] in ANIMATE else "look"
         return self.companion(noun, (kind,), self._topic[noun], rng)
 
-    def _choice(self, classes: tuple[str, ...], topic: int, taste: int | None = None) -> WeightedChoice:
+    def _sample(self, classes: tuple[str, ...], topic: int, taste: int | None, rng: random.Random) -> str:
         choice = self._choices.get((classes, topic, taste))
         if choice is None:
-            known = self.classes | self.names
-            concepts = [concept for group in classes for concept in known[group]]
+            concepts = [concept for name in classes for concept in self._members[name]]
             weights = [
                 self._weight[concept]
                 * (ON_TOPIC if self._topic[concept] == topic else 1.0)
                 * (SAME_TASTE if self._taste[concept] == taste else 1.0)
                 for concept in concepts
             ]
-            choice = self._choices[classes, topic, taste] = WeightedChoice.weighted(concepts, weights)
-        return choice
+            choice = self._choices[classes, topic, taste] = concepts, list(accumulate(weights))
+        return rng.choices(choice[0], cum_weights=choice[1])[0]
+
+
+def _concepts(counts: dict[str, int]) -> dict[str, list[str]]:
+    """Return the concepts of each class, the most frequent first."""
+    return {name: [f"{name}-{rank}" for rank in range(1, count + 1)] for name, count in counts.items()}
 
 
 def _counts(proportions: dict[str, float], lemmas: int) -> dict[str, int]:

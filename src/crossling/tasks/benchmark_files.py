@@ -19,21 +19,22 @@ _GOLD = re.compile(r"(?P<pair>[^.]+)(\..+)?\.src-tgt(\.gz)?")
 
 def find_tatoeba_files(data: Path) -> FilesByPair:
     """Return the files of DATA/tatoeba/v1 in the order of their names."""
-    folder = _check_folder(data / "tatoeba" / "v1", "tatoeba.XXX-eng.{XXX,eng}")
-    return _group_by_pair(folder.iterdir(), _TATOEBA, f"{folder}: no files named tatoeba.XXX-YYY.XXX")
+    return _find_files(data / "tatoeba" / "v1", "*", _TATOEBA, ("tatoeba.XXX-eng.{XXX,eng}", "tatoeba.XXX-YYY.XXX"))
 
 
 def find_bucc_files(data: Path) -> FilesByPair:
     """Return the files of DATA/bucc2018 in the order of their names."""
-    folder = _check_folder(data / "bucc2018", "zh-en.dev.{zh,en,gold}")
-    return _group_by_pair(folder.iterdir(), _BUCC, f"{folder}: no files named zh-en.dev.zh")
+    return _find_files(data / "bucc2018", "*", _BUCC, ("zh-en.dev.{zh,en,gold}", "zh-en.dev.zh"))
 
 
 def find_word_alignment_files(data: Path) -> FilesByPair:
     """Return the texts and gold links of DATA/word-alignment in the order of their names."""
-    folder = _check_folder(data / "word-alignment", "PAIR/PAIR.{src-tgt,gold}")
-    texts = _group_by_pair(folder.glob("*/*.src-tgt*"), _GOLD, f"{folder}: no files named PAIR/PAIR.src-tgt")
-    return {name: [*files, *(gold for file in files for gold in _gold_files(file))] for name, files in texts.items()}
+    names = ("PAIR/PAIR.{src-tgt,gold}", "PAIR/PAIR.src-tgt")
+    texts = _find_files(data / "word-alignment", "*/*.src-tgt*", _GOLD, names)
+    for files in texts.values():
+        stems = [(file.parent, file.name[: file.name.index(".src-tgt")]) for file in files]
+        files += [gold for parent, stem in stems for gold in sorted(parent.glob(f"{stem}.gold*"))]
+    return texts
 
 
 # Training-free tasks with the function that finds their files.
@@ -90,25 +91,18 @@ def normalize_language(language: str, known: Iterable[str]) -> str:
         return language
 
 
-def _check_folder(folder: Path, files: str) -> Path:
+def _find_files(folder: Path, pattern: str, expression: re.Pattern[str], names: tuple[str, str]) -> FilesByPair:
+    """Return the files by pair. `names` describes all files and one file in error messages."""
     if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder. Put the files {files} there.")
-    return folder
-
-
-def _group_by_pair(files: Iterable[Path], expression: re.Pattern[str], missing: str) -> FilesByPair:
+        raise BadInput(f"{folder}: no such folder. Put the files {names[0]} there.")
     by_pair: FilesByPair = {}
-    for file in sorted(files):
+    for file in sorted(folder.glob(pattern)):
         match = expression.fullmatch(file.name)
         if match:
             by_pair.setdefault(_pair_name(match["pair"]), []).append(file)
     if not by_pair:
-        raise BadInput(f"{missing}. Put the benchmark there.")
+        raise BadInput(f"{folder}: no files named {names[1]}. Put the benchmark there.")
     return by_pair
-
-
-def _gold_files(text: Path) -> list[Path]:
-    return sorted(text.parent.glob(text.name[: text.name.index(".src-tgt")] + ".gold*"))
 
 
 def _pair_name(pair: str) -> str:

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +23,6 @@ Reader = Callable[[Path, tuple[str, ...]], Sequence[Example]]  # (file, allowed 
 PIVOT = "en"  # the language of the training data, where a data set has it
 ALL_SPLITS = {"train": "train", "dev": "dev", "test": "test"}
 _LANGUAGE_CODE = r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*?"
-_PLACEHOLDERS = ("{language}", "{question}", "{into}")
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,7 @@ class BenchmarkDataset:
     hyperparameters: FinetuneHyperparameters
     labels: tuple[str, ...] = ()  # empty for regression and question answering
     training_sets: tuple[str, ...] = ()  # data sets to train on, best first; empty: its own
-    dev_sets: tuple[
-        str, ...
-    ] = ()  # other data sets to select models on if neither it nor training_sets has a dev split
+    dev_sets: tuple[str, ...] = ()  # to select models on if neither it nor training_sets has a dev split
     training_translations: tuple[FilePattern, ...] = ()  # the training split in other languages, line by line
     test_translations: tuple[FilePattern, ...] = ()  # the dev and test splits, line by line, for VECO's plug-in
     grids: Mapping[str, HyperparameterGrid] = field(default_factory=dict)  # by paper
@@ -102,7 +100,11 @@ class BenchmarkDataset:
 
     def languages(self, data: Path, split: str) -> list[str]:
         """Return the languages that have files of a split, sorted. May be empty."""
-        return sorted({language for pattern in self.patterns for language in pattern.find(data, split)})
+        return _languages(self.patterns, data, split)
+
+    def translated_languages(self, data: Path) -> list[str]:
+        """Return the languages that have translations of the training split, sorted. May be empty."""
+        return _languages(self.training_translations, data, "train")
 
     def read(self, data: Path, split: str, language: str) -> list[Example]:
         """Return the examples of a split. The training split has no question whose answer is not in the context."""
@@ -130,8 +132,7 @@ class BenchmarkDataset:
 
     def languages_with_test_files(self, data: Path) -> list[str]:
         """Return the languages that have files to score on, sorted, without reading the files."""
-        splits: tuple[Split, ...] = ("train", "dev", "test")
-        languages = {split: {*self.languages(data, split)} for split in splits}
+        languages = {split: {*self.languages(data, split)} for split in ALL_SPLITS}
         return [
             code
             for code in sorted(set().union(*languages.values()))
@@ -145,17 +146,15 @@ class BenchmarkDataset:
             data: Folder of the benchmark data.
             among: Languages to consider. All if None.
         """
-        labeled: list[str] = []
         unlabeled: list[str] = []
-        for code in self.languages_with_test_files(data):
-            if among is not None and code not in among:
-                continue
+        candidates = [code for code in self.languages_with_test_files(data) if among is None or code in among]
+        for code in candidates:
             splits = (self._read(self.patterns, data, split, code) for split in self._test_splits(data, code))
-            is_labeled = any(has_labels(examples) for examples in splits if examples)  # stops reading at the first
-            (labeled if is_labeled else unlabeled).append(code)
+            if not any(has_labels(examples) for examples in splits if examples):  # stops reading at the first
+                unlabeled.append(code)
         if unlabeled:
             warnings.warn(f"{self.name}: no labels in {', '.join(unlabeled)}; not scored", stacklevel=2)
-        return labeled
+        return [code for code in candidates if code not in unlabeled]
 
     def _test_splits(self, data: Path, language: str) -> tuple[Split, ...]:
         try:
@@ -193,14 +192,11 @@ class BenchmarkDataset:
         """Return the translated training examples by language, of the first of `training_sets` that has any."""
         names = self.training_sets or (self.name,)
         for name in names:
-            by_language: dict[str, list[Example]] = {}
-            for pattern in _datasets()[name].training_translations:
-                for language in pattern.find(data, "train"):
-                    if language not in by_language:
-                        examples = _datasets()[name]._read((pattern,), data, "train", language)
-                        by_language[language] = examples or []
-            if by_language:
-                return name, dict(sorted(by_language.items()))
+            data_set = _datasets()[name]
+            languages = data_set.translated_languages(data)
+            if languages:
+                read = partial(data_set._read, data_set.training_translations, data, "train")
+                return name, {language: read(language) or [] for language in languages}
         patterns = [pattern for name in names for pattern in _datasets()[name].training_translations]
         expected = describe_expected_files(patterns, "train")
         raise BadInput(f"{data}: {self.name} has no translated training data. {expected}.")
@@ -240,10 +236,9 @@ class BenchmarkDataset:
             raise BadInput(f"{data}: no such folder. Give the folder that contains the benchmark data.")
         present = {name: _datasets()[name].languages(data, split) for name in names}
         wanted = [language] if language else [PIVOT, *(code for codes in present.values() for code in codes)]
-        for code in wanted:
-            for name in names:
-                if code in present[name]:
-                    return name, code
+        found = next(((name, code) for code in wanted for name in names if code in present[name]), None)
+        if found:
+            return found
         which = f" for language {language!r}" if language else ""
         patterns = [pattern for name in names for pattern in _datasets()[name].patterns]
         raise BadInput(f"{data}: {self.name} has no {split} split{which}. {describe_expected_files(patterns, split)}.")
@@ -253,6 +248,10 @@ def _datasets() -> Mapping[str, BenchmarkDataset]:
     from crossling.tasks.registry import DATASETS  # imports this module
 
     return DATASETS
+
+
+def _languages(patterns: Iterable[FilePattern], data: Path, split: str) -> list[str]:
+    return sorted({language for pattern in patterns for language in pattern.find(data, split)})
 
 
 def has_labels(examples: Sequence[Example]) -> bool:
@@ -285,15 +284,9 @@ def _drop_untrainable(file: Path, examples: list[Example]) -> list[Example]:
 
 def _to_regex(pattern: str) -> str:
     """Translate a file pattern. A placeholder that occurs twice, as in xcopa/it/val.it.jsonl, matches the same text."""
-    known: set[str] = set()
-    expression = ""
-    for part in re.split(r"(\{language\}|\{question\}|\{into\}|\*)", pattern):
-        if part == "*":
-            expression += "[^/]*"
-        elif part in _PLACEHOLDERS:
-            name = part[1:-1]
-            expression += f"(?P={name})" if name in known else f"(?P<{name}>{_LANGUAGE_CODE})"
-            known.add(name)
-        else:
-            expression += re.escape(part)
+    expression = re.escape(pattern).replace(r"\*", "[^/]*")
+    for name in ("language", "question", "into"):
+        placeholder = re.escape(f"{{{name}}}")
+        expression = expression.replace(placeholder, f"(?P<{name}>{_LANGUAGE_CODE})", 1)
+        expression = expression.replace(placeholder, f"(?P={name})")
     return expression

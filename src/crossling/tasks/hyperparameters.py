@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import product
 
 
@@ -47,8 +48,7 @@ CLASSIFICATION_DEFAULTS = FinetuneHyperparameters(lr=2e-5, epochs=5, batch=32, l
 TAGGING_DEFAULTS = FinetuneHyperparameters(lr=2e-5, epochs=10, batch=32, length=128)
 QA_DEFAULTS = FinetuneHyperparameters(lr=3e-5, epochs=3, batch=32, length=384, warmup=500, weight_decay=1e-4)
 
-_XLM_E, _XY_LENT = "XLM-E, Table 11", "XY-LENT, Table 15"
-_INFOXLM, _INFOXLM_LARGE, _VECO = "InfoXLM, Table 11", "InfoXLM, Table 12", "VECO, Appendix C"
+_XLM_E, _INFOXLM, _INFOXLM_LARGE = "XLM-E, Table 11", "InfoXLM, Table 11", "InfoXLM, Table 12"
 
 
 def _grid(
@@ -58,35 +58,36 @@ def _grid(
     return HyperparameterGrid(source, lr=lr, epochs=epochs, batch=batch, warmup=(warmup,), weight_decay=weight_decay)
 
 
+def _electra_grids(
+    lr: tuple[float, ...], epochs: tuple[float, ...] = (10,), warmup: float = 0.1
+) -> dict[str, HyperparameterGrid]:
+    """Return the grids of XLM-E and XY-LENT, where these are equal."""
+    sources = {"xlm-e": _XLM_E, "xy-lent": "XY-LENT, Table 15"}
+    return {name: _grid(source, lr, epochs, warmup=warmup) for name, source in sources.items()}
+
+
 # VECO searched the same values for every task, more without translations. Warm-up and weight decay are not stated.
+_veco_grid = partial(HyperparameterGrid, "VECO, Appendix C", epochs=(3, 5, 10), batch=(16, 32, 64))
 _VECO_GRIDS = {
-    "veco": HyperparameterGrid(_VECO, lr=(5e-6, 8e-6, 1e-5, 2e-5, 3e-5), epochs=(3, 5, 10), batch=(16, 32, 64)),
-    "veco-translate-train": HyperparameterGrid(
-        _VECO, lr=(5e-6, 6e-6, 7e-6, 8e-6, 9e-6), epochs=(3, 5, 10), batch=(16, 32, 64)
-    ),
+    "veco": _veco_grid(lr=(5e-6, 8e-6, 1e-5, 2e-5, 3e-5)),
+    "veco-translate-train": _veco_grid(lr=(5e-6, 6e-6, 7e-6, 8e-6, 9e-6)),
 }
 _NLI, _PARAPHRASE, _SPANS = (5e-6, 6e-6, 7e-6, 8e-6), (8e-6, 9e-6, 1e-5, 2e-5), (2e-5, 3e-5, 4e-5)
 
 XNLI = {
-    "xlm-e": _grid(_XLM_E, _NLI, warmup=12_500),
-    "xy-lent": _grid(_XY_LENT, _NLI, warmup=12_500),
+    **_electra_grids(_NLI, warmup=12_500),
     "infoxlm": _grid(_INFOXLM, (5e-6, 7e-6, 1e-5), warmup=12_500),
     "infoxlm-large": _grid(_INFOXLM_LARGE, (4e-6, 5e-6, 6e-6), warmup=5_000, weight_decay=(0.0, 0.01)),
     **_VECO_GRIDS,
 }
-PAWSX = {"xlm-e": _grid(_XLM_E, _PARAPHRASE), "xy-lent": _grid(_XY_LENT, _PARAPHRASE), **_VECO_GRIDS}
+PAWSX = _electra_grids(_PARAPHRASE) | _VECO_GRIDS
 POS = {"xlm-e": _grid(_XLM_E, (1e-5, 2e-5, 3e-5), batch=(8, 16, 32)), **_VECO_GRIDS}
 NER = {"xlm-e": _grid(_XLM_E, (5e-6, 6e-6, 7e-6, 8e-6, 9e-6), batch=(8,)), **_VECO_GRIDS}
-XQUAD = {"xlm-e": _grid(_XLM_E, _SPANS, (4,)), "xy-lent": _grid(_XY_LENT, _SPANS, (4,)), **_VECO_GRIDS}
+XQUAD = _electra_grids(_SPANS, (4,)) | _VECO_GRIDS
 MLQA = {
-    "xlm-e": _grid(_XLM_E, _SPANS, (2, 3, 4)),
-    "xy-lent": _grid(_XY_LENT, _SPANS, (2, 3, 4)),
+    **_electra_grids(_SPANS, (2, 3, 4)),
     "infoxlm": _grid(_INFOXLM, (2e-5, 3e-5, 5e-5), (2, 3, 4), batch=(16, 32)),
     "infoxlm-large": _grid(_INFOXLM_LARGE, (2e-5, 3e-5, 5e-5), (2, 3, 4)),
     **_VECO_GRIDS,
 }
-TYDIQA = {
-    "xlm-e": _grid(_XLM_E, _SPANS, (10, 20, 40)),
-    "xy-lent": _grid(_XY_LENT, _SPANS, (10, 20, 40)),
-    **_VECO_GRIDS,
-}
+TYDIQA = _electra_grids(_SPANS, (10, 20, 40)) | _VECO_GRIDS

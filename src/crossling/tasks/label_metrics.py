@@ -13,8 +13,9 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from operator import eq
 
 import numpy as np
 from scipy.stats import rankdata
@@ -35,8 +36,7 @@ def accuracy_statistics(gold: Sequence[str], predicted: Sequence[str], language:
 
 def confusion_statistics(gold: Sequence[str], predicted: Sequence[str], language: str) -> np.ndarray:  # noqa: ARG001
     """Return [true positives, false positives, false negatives, true negatives] of the label 1."""
-    gold_N = np.array([label == POSITIVE for label in gold], dtype=bool)
-    predicted_N = np.array([label == POSITIVE for label in predicted], dtype=bool)
+    gold_N, predicted_N = (np.array([label == POSITIVE for label in side], dtype=bool) for side in (gold, predicted))
     columns = [gold_N & predicted_N, ~gold_N & predicted_N, gold_N & ~predicted_N, ~gold_N & ~predicted_N]
     return np.stack(columns, axis=1).astype(float)
 
@@ -79,21 +79,24 @@ def _standardize(values_N: np.ndarray) -> np.ndarray:
 
 def chunk_statistics(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], language: str) -> np.ndarray:  # noqa: ARG001
     """Return [correct, predicted, gold] chunks."""
-    rows = []
-    for tags, guesses in zip(gold, predicted, strict=True):
-        _check_length(tags, guesses)
-        gold_chunks, found = find_chunks(tags), find_chunks(guesses)
-        rows.append((len(gold_chunks & found), len(found), len(gold_chunks)))
+    chunks = [(find_chunks(tags), find_chunks(guesses)) for tags, guesses in _zip_sentences(gold, predicted)]
+    rows = [(len(expected & found), len(found), len(expected)) for expected, found in chunks]
     return np.array(rows, dtype=float).reshape(-1, 3)
 
 
 def token_statistics(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], language: str) -> np.ndarray:  # noqa: ARG001
     """Return [correct, total] words."""
-    rows = []
+    pairs = _zip_sentences(gold, predicted)
+    return np.array([(sum(map(eq, *pair)), len(pair[0])) for pair in pairs], dtype=float).reshape(-1, 2)
+
+
+def _zip_sentences(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     for tags, guesses in zip(gold, predicted, strict=True):
-        _check_length(tags, guesses)
-        rows.append((sum(tag == guess for tag, guess in zip(tags, guesses, strict=True)), len(tags)))
-    return np.array(rows, dtype=float).reshape(-1, 2)
+        if len(tags) != len(guesses):
+            raise ValueError(f"{len(guesses)} tags for {len(tags)} words")
+        yield tags, guesses
 
 
 def find_chunks(tags: Sequence[str]) -> set[Chunk]:
@@ -111,24 +114,13 @@ def find_chunks(tags: Sequence[str]) -> set[Chunk]:
 
 
 def _ends_chunk(prefix: str, kind: str, next_prefix: str, next_kind: str) -> bool:
-    if prefix in "ES":
-        return True
-    if prefix in "BI" and next_prefix in "BSO":
-        return True
-    return prefix not in "O." and kind != next_kind
+    is_last = prefix in "ES" or (prefix in "BI" and next_prefix in "BSO")
+    return is_last or (prefix not in "O." and kind != next_kind)
 
 
 def _starts_chunk(prefix: str, kind: str, next_prefix: str, next_kind: str) -> bool:
-    if next_prefix in "BS":
-        return True
-    if prefix in "ESO" and next_prefix in "EI":
-        return True
-    return next_prefix not in "O." and kind != next_kind
-
-
-def _check_length(tags: Sequence[str], guesses: Sequence[str]) -> None:
-    if len(tags) != len(guesses):
-        raise ValueError(f"{len(guesses)} tags for {len(tags)} words")
+    is_first = next_prefix in "BS" or (prefix in "ESO" and next_prefix in "EI")
+    return is_first or (next_prefix not in "O." and kind != next_kind)
 
 
 # Statistics of question answering metrics: word F1 and exact match, the best over the correct answers.
@@ -142,7 +134,7 @@ def _check_length(tags: Sequence[str], guesses: Sequence[str]) -> None:
 
 
 AnswerTokenizer = Callable[[str, str], list[str]]  # (answer, language) -> words
-Statistics = Callable[[Sequence[Sequence[str]], Sequence[str], str], np.ndarray]  # gold, predicted, language
+AnswerScore = Callable[[list[str], list[str]], float]  # words of a correct answer, words of the prediction
 
 _ASCII = str.maketrans("", "", string.punctuation)
 _ENGLISH = re.compile(r"\b(a|an|the)\b")
@@ -169,52 +161,44 @@ def squad_words(text: str, language: str) -> list[str]:  # noqa: ARG001
 def mlqa_words(text: str, language: str) -> list[str]:
     """Return the words of an answer as MLQA's script does. The first language of `de-en` is that of the context."""
     language = language.split("-")[0]
-    words = _remove_articles(_remove_punctuation(text.lower()), language)
+    words = _remove_articles_and_punctuation(text, language)
     return _CHINESE.sub(r" \g<0> ", words).split() if language == "zh" else words.split()
 
 
 def character_words(text: str, language: str) -> list[str]:
     """Return the words of an answer, with each character of a script without spaces as a word."""
     language = language.split("-")[0]
-    words = _remove_articles(_remove_punctuation(text.lower()), "" if language == "ar" else language)
+    words = _remove_articles_and_punctuation(text, "" if language == "ar" else language)
     return _WITHOUT_SPACES.sub(r" \g<0> ", words).split()
 
 
-def make_f1(words: AnswerTokenizer) -> Statistics:
-    """Return the function that computes [F1, 1]."""
-
-    def statistics(gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str) -> np.ndarray:
-        return _best_over_answers(
-            lambda answer, guess: word_f1(words(answer, language), words(guess, language)), gold, predicted
-        )
-
-    return statistics
-
-
-def make_exact_match(words: AnswerTokenizer) -> Statistics:
-    """Return the function that computes [equal, 1]."""
-
-    def statistics(gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str) -> np.ndarray:
-        return _best_over_answers(
-            lambda answer, guess: float(words(answer, language) == words(guess, language)), gold, predicted
-        )
-
-    return statistics
+def answer_statistics(
+    words: AnswerTokenizer, score: AnswerScore, gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str
+) -> np.ndarray:
+    """Return [score, 1], with the best score over the correct answers."""
+    rows = []
+    for answers, guess in zip(gold, predicted, strict=True):
+        guessed = words(guess, language)
+        rows.append((max((score(words(answer, language), guessed) for answer in answers), default=0.0), 1))
+    return np.array(rows, dtype=float).reshape(-1, 2)
 
 
-def squad2_f1(gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str) -> np.ndarray:
-    """Return [F1, 1]. The F1 of two empty answers is 1."""
-
-    def score(answer: str, guess: str) -> float:
-        left, right = squad_words(answer, language), squad_words(guess, language)
-        return word_f1(left, right) if left and right else float(left == right)
-
-    return _best_over_answers(score, _with_empty_answers(gold), predicted)
+def squad2_statistics(
+    score: AnswerScore, gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str
+) -> np.ndarray:
+    """Return [score, 1]. Answers without words are dropped. If none is left, the empty answer is correct."""
+    gold = [[text for text in answers if squad_words(text, language)] or [""] for answers in gold]
+    return answer_statistics(squad_words, score, gold, predicted, language)
 
 
-def squad2_exact(gold: Sequence[Sequence[str]], predicted: Sequence[str], language: str) -> np.ndarray:
-    """Return [equal, 1]."""
-    return make_exact_match(squad_words)(_with_empty_answers(gold), predicted, language)
+def exact_match(answer: list[str], guess: list[str]) -> float:
+    """Return 1 if the words are equal, else 0."""
+    return float(answer == guess)
+
+
+def squad2_f1(answer: list[str], guess: list[str]) -> float:
+    """Return the F1 of two bags of words. 1 if both are empty."""
+    return word_f1(answer, guess) if answer and guess else exact_match(answer, guess)
 
 
 def word_f1(answer: list[str], guess: list[str]) -> float:
@@ -223,27 +207,9 @@ def word_f1(answer: list[str], guess: list[str]) -> float:
     return 2 * common / (len(answer) + len(guess)) if common else 0.0
 
 
-def _best_over_answers(
-    score: Callable[[str, str], float], gold: Sequence[Sequence[str]], predicted: Sequence[str]
-) -> np.ndarray:
-    rows = [
-        (max((score(answer, guess) for answer in answers), default=0.0), 1)
-        for answers, guess in zip(gold, predicted, strict=True)
-    ]
-    return np.array(rows, dtype=float).reshape(-1, 2)
-
-
-def _with_empty_answers(gold: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Drop answers without words, as SQuAD 2.0. If none is left, the empty answer is correct."""
-    return [[text for text in answers if squad_words(text, "en")] or [""] for answers in gold]
-
-
-def _remove_articles(text: str, language: str) -> str:
-    return _ARTICLES[language].sub(" ", text) if language in _ARTICLES else text
-
-
-def _remove_punctuation(text: str) -> str:
-    return "".join(character for character in text if not _is_punctuation(character))
+def _remove_articles_and_punctuation(text: str, language: str) -> str:
+    words = "".join(character for character in text.lower() if not _is_punctuation(character))
+    return _ARTICLES[language].sub(" ", words) if language in _ARTICLES else words
 
 
 @lru_cache(maxsize=1 << 16)

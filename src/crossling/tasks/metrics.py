@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from crossling.tasks import label_metrics
+from crossling.tasks.label_metrics import answer_statistics, exact_match, squad2_statistics, squad_words, word_f1
 
 
 @dataclass(frozen=True)
@@ -67,17 +69,20 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 XTREME, GLUE, SQUAD2 = "xtreme", "glue", "squad-2.0"
-_SQUAD, _MLQA, _CHARACTERS = label_metrics.squad_words, label_metrics.mlqa_words, label_metrics.character_words
 
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", XTREME, label_metrics.accuracy_statistics, proportion),
     "chunk-f1": Metric("f1", XTREME, label_metrics.chunk_statistics, f1),
-    "squad-f1": Metric("f1", XTREME, label_metrics.make_f1(_SQUAD), proportion),
-    "squad-exact-match": Metric("exact_match", XTREME, label_metrics.make_exact_match(_SQUAD), proportion),
-    "mlqa-f1": Metric("f1", XTREME, label_metrics.make_f1(_MLQA), proportion),
-    "mlqa-exact-match": Metric("exact_match", XTREME, label_metrics.make_exact_match(_MLQA), proportion),
-    "squad2-f1": Metric("f1", SQUAD2, label_metrics.squad2_f1, proportion),
-    "squad2-exact-match": Metric("exact_match", SQUAD2, label_metrics.squad2_exact, proportion),
+    "squad-f1": Metric("f1", XTREME, partial(answer_statistics, squad_words, word_f1), proportion),
+    "squad-exact-match": Metric(
+        "exact_match", XTREME, partial(answer_statistics, squad_words, exact_match), proportion
+    ),
+    "mlqa-f1": Metric("f1", XTREME, partial(answer_statistics, label_metrics.mlqa_words, word_f1), proportion),
+    "mlqa-exact-match": Metric(
+        "exact_match", XTREME, partial(answer_statistics, label_metrics.mlqa_words, exact_match), proportion
+    ),
+    "squad2-f1": Metric("f1", SQUAD2, partial(squad2_statistics, label_metrics.squad2_f1), proportion),
+    "squad2-exact-match": Metric("exact_match", SQUAD2, partial(squad2_statistics, exact_match), proportion),
     "glue-accuracy": Metric("accuracy", GLUE, label_metrics.accuracy_statistics, proportion),
     "glue-f1": Metric("f1", GLUE, label_metrics.f1_statistics, f1),
     "matthews": Metric("matthews", GLUE, label_metrics.confusion_statistics, matthews),
@@ -85,5 +90,7 @@ METRICS: dict[str, Metric] = {
     "spearman": Metric("spearman", GLUE, label_metrics.spearman_statistics, correlation),
     # Definitions of our own.
     "token-accuracy": Metric("accuracy", "tokens", label_metrics.token_statistics, proportion),
-    "characters-f1": Metric("f1", "characters", label_metrics.make_f1(_CHARACTERS), proportion),
+    "characters-f1": Metric(
+        "f1", "characters", partial(answer_statistics, label_metrics.character_words, word_f1), proportion
+    ),
 }

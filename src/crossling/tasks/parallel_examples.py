@@ -26,14 +26,13 @@ def read_training_pairs(data_set: BenchmarkDataset, data: Path, pivot: str) -> d
     """
     original = data_set.read_rows(data_set.patterns, data, "train", pivot)
     pairs: dict[str, list[ExamplePair]] = {}
-    for pattern in data_set.training_translations:
-        for language in pattern.find(data, "train"):
-            translated = data_set.read_rows((pattern,), data, "train", language)
-            if language not in (*pairs, pivot) and original is not None and translated is not None:
-                pairs[language] = _zip_rows(original, translated)
+    for language in data_set.translated_languages(data):
+        translated = data_set.read_rows(data_set.training_translations, data, "train", language)
+        if language != pivot and original is not None and translated is not None:
+            pairs[language] = _zip_rows(original, translated)
     if not pairs:
         raise _no_translations(data_set, data, "train", pivot, data_set.training_translations)
-    return dict(sorted(pairs.items()))
+    return pairs
 
 
 def read_test_translations(

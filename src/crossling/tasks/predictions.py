@@ -21,7 +21,6 @@ from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file
 from crossling.core.progress import print_status
 from crossling.core.resumable import PartialOutput, fingerprint
-from crossling.tasks import predictions
 
 PREDICTIONS_FOLDER = "predictions"
 
@@ -98,7 +97,7 @@ class PartialResults(PartialOutput):
 
     def finish(self) -> None:
         """Move the predictions to the folder of the results and remove the journal."""
-        for file in predictions.find_prediction_files(self.folder):
+        for file in find_prediction_files(self.folder):
             target = self.results / file.relative_to(self.folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             file.replace(target)

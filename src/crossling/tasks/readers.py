@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -161,9 +162,7 @@ class JsonLinesReader:
     id: str | None = None
     skipped_label: str | None = None
     choices: tuple[str, ...] = ()
-    replacements: Mapping[str, str] = field(
-        default_factory=dict
-    )  # codes to spell out: {"cause": "What was the cause?"}
+    replacements: Mapping[str, str] = field(default_factory=dict)  # codes to spell out: {"cause": "What was ...?"}
 
     def __call__(self, path: Path, labels: tuple[str, ...]) -> list[ClassificationExample]:
         """Return the examples of a file."""
@@ -232,29 +231,19 @@ class ColumnReader:
 
     def __call__(self, path: Path, labels: tuple[str, ...]) -> list[TaggingExample]:
         """Return the sentences of a file."""
-        examples: list[TaggingExample] = []
-        for sentence in split_sentences(path):
-            words: list[str] = []
-            tags: list[str] = []
-            for line, text in sentence:
-                cells = text.split(self.separator)
-                if cells[0] == DOCUMENT_MARK:
-                    continue
-                where = f"{path}: line {line}"
-                if len(cells) not in (1, self.width):
-                    raise BadInput(f"{where}: {len(cells)} columns, expected {self.width}. Download the file again.")
-                word = cells[self.word if len(cells) > 1 else 0].strip()
-                words.append(word.partition(":")[2] if self.language_prefix else word)
-                if not words[-1]:
-                    raise BadInput(f"{where}: no word before the tag. Download the file again.")
-                if len(cells) > 1:
-                    tags.append(check_label(where, cells[self.tag].strip(), labels))
-            if tags and len(tags) < len(words):
-                first = sentence[0][0]
-                raise BadInput(f"{path}: line {first}: sentence with tags on some words only. Add the missing tags.")
-            if words:
-                examples.append(TaggingExample(str(len(examples)), tuple(words), tuple(tags) or None))
-        return examples
+        return _read_sentences(path, labels, self._parse)
+
+    def _parse(self, where: str, text: str, number: int) -> tuple[str, str | None] | None:  # noqa: ARG002
+        cells = text.split(self.separator)
+        if cells[0] == DOCUMENT_MARK:
+            return None
+        if len(cells) not in (1, self.width):
+            raise BadInput(f"{where}: {len(cells)} columns, expected {self.width}. Download the file again.")
+        word = cells[self.word if len(cells) > 1 else 0].strip()
+        word = word.partition(":")[2] if self.language_prefix else word
+        if not word:
+            raise BadInput(f"{where}: no word before the tag. Download the file again.")
+        return word, cells[self.tag].strip() if len(cells) > 1 else None
 
 
 def read_conllu(path: Path, labels: tuple[str, ...]) -> list[TaggingExample]:
@@ -262,25 +251,42 @@ def read_conllu(path: Path, labels: tuple[str, ...]) -> list[TaggingExample]:
 
     Skips multiword tokens (`1-2`), whose words follow them, and empty nodes (`1.1`).
     """
+    return _read_sentences(path, labels, _parse_conllu)
+
+
+def _parse_conllu(where: str, text: str, number: int) -> tuple[str, str] | None:
+    if text.startswith("#"):
+        return None
+    cells = text.split("\t")
+    if len(cells) != 10:
+        raise BadInput(f"{where}: {len(cells)} columns, expected 10 (CoNLL-U). Download the file again.")
+    if "-" in cells[0] or "." in cells[0]:
+        return None
+    if cells[0] != str(number):
+        raise BadInput(f"{where}: word {cells[0]!r}, expected {number}. Download the file again.")
+    return cells[1], cells[3]
+
+
+def _read_sentences(
+    path: Path, labels: tuple[str, ...], parse: Callable[[str, str, int], tuple[str, str | None] | None]
+) -> list[TaggingExample]:
+    """Return the sentences of a file. `parse` maps place, line and number of the next word to word and tag, or None."""
     examples: list[TaggingExample] = []
     for sentence in split_sentences(path):
         words: list[str] = []
         tags: list[str] = []
         for line, text in sentence:
-            if text.startswith("#"):
-                continue
             where = f"{path}: line {line}"
-            cells = text.split("\t")
-            if len(cells) != 10:
-                raise BadInput(f"{where}: {len(cells)} columns, expected 10 (CoNLL-U). Download the file again.")
-            if "-" in cells[0] or "." in cells[0]:
-                continue
-            if cells[0] != str(len(words) + 1):
-                raise BadInput(f"{where}: word {cells[0]!r}, expected {len(words) + 1}. Download the file again.")
-            words.append(cells[1])
-            tags.append(check_label(where, cells[3], labels))
+            word, tag = parse(where, text, len(words) + 1) or (None, None)
+            if word is not None:
+                words.append(word)
+            if tag is not None:
+                tags.append(check_label(where, tag, labels))
+        if tags and len(tags) < len(words):
+            first = sentence[0][0]
+            raise BadInput(f"{path}: line {first}: sentence with tags on some words only. Add the missing tags.")
         if words:
-            examples.append(TaggingExample(str(len(examples)), tuple(words), tuple(tags)))
+            examples.append(TaggingExample(str(len(examples)), tuple(words), tuple(tags) or None))
     return examples
 
 
@@ -356,9 +362,5 @@ def _find_answer(context: str, text: str, stated_start: int) -> int:
         return NOT_IN_CONTEXT
     if stated_start >= 0 and context.startswith(text, stated_start):
         return stated_start
-    starts = []
-    start = context.find(text)
-    while start >= 0:
-        starts.append(start)
-        start = context.find(text, start + 1)
+    starts = (match.start() for match in re.finditer(f"(?={re.escape(text)})", context))
     return min(starts, key=lambda start: abs(start - stated_start), default=NOT_IN_CONTEXT)

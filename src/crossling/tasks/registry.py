@@ -1,23 +1,23 @@
 """All benchmark data sets by name: XTREME's, GLUE's and others, in the file formats they are published in.
 
-To add a data set, add ONE entry to a list below: `_NLI`, `_PARAPHRASE`, `_OTHER_CLASSIFICATION`, `_GLUE`, `_TAGGING` or
-`_QA`. It names the files (`FilePattern` with a reader of `readers.py`) and the labels; metrics, training data and
-hyperparameters only if they differ from the default. Everything else finds the data set by its name in `DATASETS`. A
-test compares the names with docs/benchmarks.md.
+To add a data set, add ONE entry to a list below: `_CLASSIFICATION`, `_GLUE`, `_TAGGING` or `_QA`. It names the files
+(`FilePattern` with a reader of `readers.py`) and the labels; metrics, training data and hyperparameters only if they
+differ from the default. Everything else finds the data set by its name in `DATASETS`. A test compares the names with
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.tasks import hyperparameters as hp
-from crossling.tasks.dataset import ALL_SPLITS, BenchmarkDataset, FilePattern, Reader
+from crossling.tasks.dataset import ALL_SPLITS, BenchmarkDataset, FilePattern, Reader, TaskType
 from crossling.tasks.readers import ColumnReader, JsonLinesReader, TableReader, read_conllu, read_squad
 
-TRAIN_AND_DEV = {"train": "train", "dev": "dev"}
 TRAIN, DEV, TEST = ({split: split} for split in ("train", "dev", "test"))
-DEV_AND_TEST = {"dev": "dev", "test": "test"}
+TRAIN_AND_DEV, DEV_AND_TEST = TRAIN | DEV, DEV | TEST
 
 NLI = ("contradiction", "entailment", "neutral")
 BINARY = ("0", "1")
@@ -40,51 +40,76 @@ def get_dataset(name: str) -> BenchmarkDataset:
     return DATASETS[name]
 
 
-def _test_translations(folder: str, reader: Reader, suffix: str, name: str = "{split}-{language}") -> FilePattern:
-    """Translations of the dev and test splits in our own naming scheme."""
-    return FilePattern(f"{folder}/translated/{{into}}/{name}.{suffix}", reader, splits=DEV_AND_TEST)
+def _dataset(
+    task_type: TaskType, name: str, *patterns: FilePattern, translations: tuple[FilePattern, ...] = (), **options: Any
+) -> BenchmarkDataset:
+    """Return a data set. Its translations are those of the training split and those of the dev and test splits."""
+    training = tuple(pattern for pattern in translations if "train" in pattern.splits)
+    options["test_translations"] = tuple(pattern for pattern in translations if pattern not in training)
+    return BenchmarkDataset(
+        name=name, task_type=task_type, patterns=patterns, training_translations=training, **options
+    )
+
+
+def _translations(folder: str, suffix: str, reader: Reader, test_reader: Reader) -> tuple[FilePattern, FilePattern]:
+    """Translations of all splits in our own naming scheme."""
+    return (
+        FilePattern(f"{folder}/translated/{{language}}/{{split}}.{suffix}", reader, splits=TRAIN),
+        FilePattern(f"{folder}/translated/{{into}}/{{split}}-{{language}}.{suffix}", test_reader, splits=DEV_AND_TEST),
+    )
 
 
 # ---- Classification of sentences and sentence pairs ------------------------------------------------------------
 
-_PAIR_AND_LABEL = TableReader(texts=(0, 1), label=2, aliases={"contradictory": "contradiction"}, quoted=True)
-_TRANSLATED_PAIR_AND_LABEL = TableReader(
-    texts=(-3, -2), label=-1, aliases={"contradictory": "contradiction"}, quoted=True
-)
+_SENTENCES = ("sentence1", "sentence2")
+_CONTRADICTORY = {"contradictory": "contradiction"}
+_PAIR_AND_LABEL = TableReader((0, 1), label=2, aliases=_CONTRADICTORY, quoted=True)
+_TRANSLATED_PAIR = TableReader((-3, -2), label=-1, aliases=_CONTRADICTORY, quoted=True)
 _PAIR = TableReader((0, 1), None, quoted=True)
 _PAIR_AFTER_SOURCE = TableReader((2, 3), None, quoted=True)
-_GOLD_LABEL = TableReader(texts=("sentence1", "sentence2"), label="gold_label", quoted=True)
-_UPPERCASE_NLI = {label.upper(): label for label in NLI}
+_GOLD_LABEL = TableReader(_SENTENCES, "gold_label", quoted=True)
+_SICK = TableReader(
+    ("sentence_A", "sentence_B"), "entailment_judgment", id="pair_ID", aliases={label.upper(): label for label in NLI}
+)
+_SICK_SPLITS = TRAIN | {"dev": "trial", "test": "test_annotated"}
+_OCNLI = JsonLinesReader(_SENTENCES, skipped_label="-")
+_MNLI_TRANSLATIONS = TableReader(("premise", "hypo"), "label", aliases=_CONTRADICTORY)
+_PAWSX = TableReader(_SENTENCES, "label", id="id")
+_PAWSX_SPLITS = TRAIN | {"dev": "dev_2k", "test": "test_2k"}
+_COPA = JsonLinesReader(
+    ("premise", "question"),
+    id="idx",
+    choices=("choice1", "choice2"),
+    replacements={"cause": "What was the cause?", "effect": "What happened as a result?"},
+)
+_COPA_SPLITS = ALL_SPLITS | {"dev": "val"}
 _MNLI = ("xnli", "mnli", "mnli-subset")
 
+_classification = partial(
+    _dataset, "classification", labels=NLI, metrics=("accuracy",), hyperparameters=hp.CLASSIFICATION_DEFAULTS
+)
 
-def _classification(
-    name: str, *patterns: FilePattern, labels: tuple[str, ...] = NLI, **options: Any
-) -> BenchmarkDataset:
-    defaults: dict[str, Any] = {"metrics": ("accuracy",), "hyperparameters": hp.CLASSIFICATION_DEFAULTS}
-    return BenchmarkDataset(
-        name=name, task_type="classification", patterns=patterns, labels=labels, **defaults | options
+
+def _pair_translations(folder: str, release: FilePattern) -> tuple[FilePattern, ...]:
+    """Translations of sentence pairs in our own naming scheme, in XTREME's, and in that of the release."""
+    test = f"{folder}/translate-test/{{split}}-{{language}}-en-translated.tsv"
+    return (
+        *_translations(folder, "tsv", _PAIR_AND_LABEL, _PAIR),
+        FilePattern(f"{folder}/translated/en-{{language}}-translated.tsv", _TRANSLATED_PAIR, splits=TRAIN),
+        FilePattern(f"{folder}/translate-train/en-{{language}}-translated.tsv", _TRANSLATED_PAIR, splits=TRAIN),
+        release,
+        FilePattern(test, _PAIR_AFTER_SOURCE, splits=TEST),
     )
 
 
-_NLI = [
+_CLASSIFICATION = [
     _classification(
         "xnli",
         FilePattern("xnli/{split}-{language}.tsv", _PAIR_AND_LABEL),
         FilePattern("kornli/xnli.{split}.{language}.tsv", _GOLD_LABEL, splits=DEV_AND_TEST),
-        training_translations=(
-            FilePattern("xnli/translated/{language}/{split}.tsv", _PAIR_AND_LABEL, splits=TRAIN),
-            FilePattern("xnli/translated/en-{language}-translated.tsv", _TRANSLATED_PAIR_AND_LABEL, splits=TRAIN),
-            FilePattern("xnli/translate-train/en-{language}-translated.tsv", _TRANSLATED_PAIR_AND_LABEL, splits=TRAIN),
-            FilePattern(
-                "xnli/XNLI-MT-1.0/multinli/multinli.{split}.{language}.tsv",
-                TableReader(("premise", "hypo"), "label", aliases={"contradictory": "contradiction"}),
-                splits=TRAIN,
-            ),
-        ),
-        test_translations=(
-            _test_translations("xnli", _PAIR, "tsv"),
-            FilePattern("xnli/translate-test/{split}-{language}-en-translated.tsv", _PAIR_AFTER_SOURCE, splits=TEST),
+        translations=_pair_translations(
+            "xnli",
+            FilePattern("xnli/XNLI-MT-1.0/multinli/multinli.{split}.{language}.tsv", _MNLI_TRANSLATIONS, splits=TRAIN),
         ),
         training_sets=_MNLI,
         grids=hp.XNLI,
@@ -96,80 +121,40 @@ _NLI = [
     ),
     _classification(
         "mnli-subset",
-        FilePattern(
-            "mnli-subset/{split}-{language}.tsv", _PAIR_AND_LABEL, splits={"train": "train", "dev": "validation"}
-        ),
+        FilePattern("mnli-subset/{split}-{language}.tsv", _PAIR_AND_LABEL, splits=TRAIN | {"dev": "validation"}),
     ),
     _classification("cad-nli", FilePattern("cad-nli/{split}.tsv", _GOLD_LABEL)),
-    _classification(
-        "sick",
-        FilePattern(
-            "sick/SICK_{split}.txt",
-            TableReader(("sentence_A", "sentence_B"), "entailment_judgment", id="pair_ID", aliases=_UPPERCASE_NLI),
-            splits={"train": "train", "dev": "trial", "test": "test_annotated"},
-        ),
-    ),
+    _classification("sick", FilePattern("sick/SICK_{split}.txt", _SICK, splits=_SICK_SPLITS)),
     _classification(
         "ocnli",
-        FilePattern(
-            "ocnli/{split}.json",
-            JsonLinesReader(("sentence1", "sentence2"), skipped_label="-"),
-            splits={"train": "train.10k", "dev": "dev", "test": "test"},
-            language="zh",
-        ),
+        FilePattern("ocnli/{split}.json", _OCNLI, splits=ALL_SPLITS | {"train": "train.10k"}, language="zh"),
         training_sets=("ocnli", *_MNLI),
     ),
-]
-_PAWSX_RELEASE = TableReader(("sentence1", "sentence2"), "label", id="id")
-_PARAPHRASE = [
     _classification(
         "pawsx",
         FilePattern("pawsx/{split}-{language}.tsv", _PAIR_AND_LABEL),
         FilePattern("pawsx/{split}-{language}.unlabelled.tsv", _PAIR, splits=TEST),
-        FilePattern(
-            "pawsx/x-final/{language}/{split}.tsv",
-            _PAWSX_RELEASE,
-            splits={"train": "train", "dev": "dev_2k", "test": "test_2k"},
-        ),
+        FilePattern("pawsx/x-final/{language}/{split}.tsv", _PAWSX, splits=_PAWSX_SPLITS),
         labels=BINARY,
-        training_translations=(
-            FilePattern("pawsx/translated/{language}/{split}.tsv", _PAIR_AND_LABEL, splits=TRAIN),
-            FilePattern("pawsx/translated/en-{language}-translated.tsv", _TRANSLATED_PAIR_AND_LABEL, splits=TRAIN),
-            FilePattern("pawsx/translate-train/en-{language}-translated.tsv", _TRANSLATED_PAIR_AND_LABEL, splits=TRAIN),
-            FilePattern("pawsx/x-final/{language}/translated_{split}.tsv", _PAWSX_RELEASE, splits=TRAIN),
-        ),
-        test_translations=(
-            _test_translations("pawsx", _PAIR, "tsv"),
-            FilePattern("pawsx/translate-test/{split}-{language}-en-translated.tsv", _PAIR_AFTER_SOURCE, splits=TEST),
+        translations=_pair_translations(
+            "pawsx", FilePattern("pawsx/x-final/{language}/translated_{split}.tsv", _PAWSX, splits=TRAIN)
         ),
         training_sets=("pawsx", "mrpc"),
         grids=hp.PAWSX,
     ),
     _classification(
         "korsts",
-        FilePattern(
-            "korsts/sts-{split}.tsv", TableReader(("sentence1", "sentence2"), "score", numeric=True), language="ko"
-        ),
+        FilePattern("korsts/sts-{split}.tsv", TableReader(_SENTENCES, "score", numeric=True), language="ko"),
         labels=(),
         metrics=("spearman", "pearson"),
         training_sets=("korsts", "stsb"),
     ),
-]
-_COPA = JsonLinesReader(
-    ("premise", "question"),
-    id="idx",
-    choices=("choice1", "choice2"),
-    replacements={"cause": "What was the cause?", "effect": "What happened as a result?"},
-)
-_COPA_SPLITS = {"train": "train", "dev": "val", "test": "test"}
-_OTHER_CLASSIFICATION = [
     _classification(
         "xcopa",
         FilePattern("xcopa/{language}/{split}.{language}.jsonl", _COPA, splits=_COPA_SPLITS),
         FilePattern("xcopa/{split}.{language}.jsonl", _COPA, splits=_COPA_SPLITS),
         labels=BINARY,
-        training_translations=(FilePattern("xcopa/translated/{language}/{split}.jsonl", _COPA, splits=TRAIN),),
-        test_translations=(_test_translations("xcopa", _COPA, "jsonl"),),
+        translations=_translations("xcopa", "jsonl", _COPA, _COPA),
     ),
     _classification("chemprot", FilePattern("chemprot/{split}.txt", JsonLinesReader(("text",))), labels=CHEMPROT),
 ]
@@ -178,78 +163,48 @@ _OTHER_CLASSIFICATION = [
 # ---- GLUE --------------------------------------------------------------------------------------------------------
 
 
-def _glue(
-    name: str, file: str, reader: TableReader, *more: FilePattern, labels: tuple[str, ...] = BINARY, **options: Any
-) -> BenchmarkDataset:
-    splits = options.pop("splits", ALL_SPLITS)
-    patterns = (*more, FilePattern(f"glue/{file}/{{split}}.tsv", reader, splits=splits))
-    return _classification(name, *patterns, labels=labels, **{"metrics": ("glue-accuracy",)} | options)
-
-
-_SENTENCES = ("sentence1", "sentence2")
+_glue = partial(_classification, labels=BINARY, metrics=("glue-accuracy",))
+_INDEXED = TableReader(_SENTENCES, "label", id="index")
+_STSB = TableReader(_SENTENCES, "score", id="index", numeric=True)
+_QQP = TableReader(("question1", "question2"), "is_duplicate", id="id", skip_short_rows=True)
+_QNLI = TableReader(("question", "sentence"), "label", id="index")
 _MNLI_TABLE = TableReader(_SENTENCES, "gold_label", id="index", skipped_label="-")
+_mnli = partial(_glue, labels=NLI, training_sets=("mnli", "mnli-subset"))
+_MATCHED = TRAIN | {"dev": "dev_matched", "test": "test_matched"}
+_MISMATCHED = {"dev": "dev_mismatched", "test": "test_mismatched"}
 _GLUE = [
     _glue(
         "cola",
-        "CoLA",
-        TableReader(("sentence",), None, id="index"),  # the test file; the others have no header
         FilePattern("glue/CoLA/{split}.tsv", TableReader((3,), 1), splits=TRAIN_AND_DEV),
+        FilePattern(
+            "glue/CoLA/{split}.tsv", TableReader(("sentence",), None, id="index")
+        ),  # the test file has a header
         metrics=("matthews", "glue-accuracy"),
     ),
-    _glue("sst2", "SST-2", TableReader(("sentence",), "label")),
-    _glue("mrpc", "MRPC", TableReader(("#1 String", "#2 String"), "Quality"), metrics=("glue-accuracy", "glue-f1")),
+    _glue("sst2", FilePattern("glue/SST-2/{split}.tsv", TableReader(("sentence",), "label"))),
     _glue(
-        "qqp",
-        "QQP",
-        TableReader(("question1", "question2"), "is_duplicate", id="id", skip_short_rows=True),
+        "mrpc",
+        FilePattern("glue/MRPC/{split}.tsv", TableReader(("#1 String", "#2 String"), "Quality")),
         metrics=("glue-accuracy", "glue-f1"),
     ),
-    _glue(
-        "stsb",
-        "STS-B",
-        TableReader(_SENTENCES, "score", id="index", numeric=True),
-        labels=(),
-        metrics=("spearman", "pearson"),
-    ),
-    _glue(
-        "qnli",
-        "QNLI",
-        TableReader(("question", "sentence"), "label", id="index"),
-        labels=ENTAILMENT,
-        training_sets=("qnli", "rte"),  # RTE is another task with the same labels
-    ),
-    _glue("rte", "RTE", TableReader(_SENTENCES, "label", id="index"), labels=ENTAILMENT),
-    _glue("wnli", "WNLI", TableReader(_SENTENCES, "label", id="index")),
-    _glue(
-        "mnli",
-        "MNLI",
-        _MNLI_TABLE,
-        labels=NLI,
-        splits={"train": "train", "dev": "dev_matched", "test": "test_matched"},
-        training_sets=("mnli", "mnli-subset"),
-    ),
-    _glue(
-        "mnli-mismatched",
-        "MNLI",
-        _MNLI_TABLE,
-        labels=NLI,
-        splits={"dev": "dev_mismatched", "test": "test_mismatched"},
-        training_sets=("mnli", "mnli-subset"),
-    ),
+    _glue("qqp", FilePattern("glue/QQP/{split}.tsv", _QQP), metrics=("glue-accuracy", "glue-f1")),
+    _glue("stsb", FilePattern("glue/STS-B/{split}.tsv", _STSB), labels=(), metrics=("spearman", "pearson")),
+    # RTE is another task with the same labels.
+    _glue("qnli", FilePattern("glue/QNLI/{split}.tsv", _QNLI), labels=ENTAILMENT, training_sets=("qnli", "rte")),
+    _glue("rte", FilePattern("glue/RTE/{split}.tsv", _INDEXED), labels=ENTAILMENT),
+    _glue("wnli", FilePattern("glue/WNLI/{split}.tsv", _INDEXED)),
+    _mnli("mnli", FilePattern("glue/MNLI/{split}.tsv", _MNLI_TABLE, splits=_MATCHED)),
+    _mnli("mnli-mismatched", FilePattern("glue/MNLI/{split}.tsv", _MNLI_TABLE, splits=_MISMATCHED)),
 ]
 
 
 # ---- Tagging: POS and NER ----------------------------------------------------------------------------------------
 
 _WORD_AND_TAG = ColumnReader()
-
-
-def _tagging(name: str, *patterns: FilePattern, labels: tuple[str, ...], **options: Any) -> BenchmarkDataset:
-    defaults: dict[str, Any] = {
-        "metrics": ("chunk-f1", "token-accuracy"),
-        "hyperparameters": hp.TAGGING_DEFAULTS,
-    }
-    return BenchmarkDataset(name=name, task_type="tagging", patterns=patterns, labels=labels, **defaults | options)
+_CONLL2002 = ColumnReader(width=3, separator=" ")
+_CONLL2002_SPLITS = TRAIN | {"dev": "testa", "test": "testb"}
+_CONLL2002_CODES = {"esp": "es", "ned": "nl"}
+_tagging = partial(_dataset, "tagging", metrics=("chunk-f1", "token-accuracy"), hyperparameters=hp.TAGGING_DEFAULTS)
 
 
 def _bio(*entity_types: str) -> tuple[str, ...]:
@@ -261,8 +216,7 @@ _TAGGING = [
         "udpos",
         FilePattern("udpos/{split}-{language}.tsv", _WORD_AND_TAG),
         labels=UPOS,
-        training_translations=(FilePattern("udpos/translated/{language}/{split}.tsv", _WORD_AND_TAG, splits=TRAIN),),
-        test_translations=(_test_translations("udpos", _WORD_AND_TAG, "tsv"),),
+        translations=_translations("udpos", "tsv", _WORD_AND_TAG, _WORD_AND_TAG),
         training_sets=("udpos", "ud"),
         grids=hp.POS,
     ),
@@ -278,8 +232,7 @@ _TAGGING = [
         FilePattern("panx/{split}-{language}.tsv", _WORD_AND_TAG),
         FilePattern("panx/panx_dataset/{language}/{split}", ColumnReader(language_prefix=True)),
         labels=_bio("LOC", "ORG", "PER"),
-        training_translations=(FilePattern("panx/translated/{language}/{split}.tsv", _WORD_AND_TAG, splits=TRAIN),),
-        test_translations=(_test_translations("panx", _WORD_AND_TAG, "tsv"),),
+        translations=_translations("panx", "tsv", _WORD_AND_TAG, _WORD_AND_TAG),
         grids=hp.NER,
     ),
     # NER data sets without English training data use PAN-X.
@@ -297,12 +250,7 @@ _TAGGING = [
     ),
     _tagging(
         "conll2002",
-        FilePattern(
-            "conll2002/{language}.{split}",
-            ColumnReader(width=3, separator=" "),
-            splits={"train": "train", "dev": "testa", "test": "testb"},
-            codes={"esp": "es", "ned": "nl"},
-        ),
+        FilePattern("conll2002/{language}.{split}", _CONLL2002, _CONLL2002_SPLITS, codes=_CONLL2002_CODES),
         labels=_bio("LOC", "MISC", "ORG", "PER"),
         training_sets=("conll2002", "panx"),
     ),
@@ -312,21 +260,15 @@ _TAGGING = [
 # ---- Question answering ------------------------------------------------------------------------------------------
 
 _SQUAD = ("squad", "squad-subset")
-
-
-def _qa(name: str, *patterns: FilePattern, **options: Any) -> BenchmarkDataset:
-    defaults: dict[str, Any] = {
-        "metrics": ("squad-f1", "squad-exact-match", "characters-f1"),
-        "hyperparameters": hp.QA_DEFAULTS,
-        "training_sets": _SQUAD,
-        "dev_sets": ("squad", "mlqa"),
-    }
-    return BenchmarkDataset(name=name, task_type="qa", patterns=patterns, **defaults | options)
-
-
-def _squad_files(pattern: str, **options: Any) -> FilePattern:
-    return FilePattern(pattern, read_squad, **options)
-
+_qa = partial(
+    _dataset,
+    "qa",
+    metrics=("squad-f1", "squad-exact-match", "characters-f1"),
+    hyperparameters=hp.QA_DEFAULTS,
+    training_sets=_SQUAD,
+    dev_sets=("squad", "mlqa"),
+)
+_squad_files = partial(FilePattern, read=read_squad)
 
 _QA = [
     _qa(
@@ -334,9 +276,8 @@ _QA = [
         _squad_files("xquad/xquad.{language}.json", splits=TEST),
         _squad_files("xquad/{split}-{language}.json"),
         training_sets=("xquad", *_SQUAD),
-        training_translations=(_squad_files("xquad/translated/{language}/{split}.json", splits=TRAIN),),
-        test_translations=(
-            _test_translations("xquad", read_squad, "json"),
+        translations=(
+            *_translations("xquad", "json", read_squad, read_squad),
             _squad_files("xquad/translate-test/xquad.translate.{split}.{language}-en.json", splits=TEST),
         ),
         grids=hp.XQUAD,
@@ -345,8 +286,10 @@ _QA = [
         "mlqa",
         _squad_files("mlqa/{split}/{split}-context-{language}-question-{question}.json"),
         _squad_files("mlqa/MLQA_V1/{split}/{split}-context-{language}-question-{question}.json"),
-        test_translations=(
-            _test_translations("mlqa", read_squad, "json", "{split}-context-{language}-question-{question}"),
+        translations=(
+            _squad_files(
+                "mlqa/translated/{into}/{split}-context-{language}-question-{question}.json", splits=DEV_AND_TEST
+            ),
             _squad_files("mlqa/translate-test/mlqa.translate.{split}.{language}-en.json", splits=TEST),
         ),
         metrics=("mlqa-f1", "mlqa-exact-match", "characters-f1"),
@@ -357,20 +300,18 @@ _QA = [
         _squad_files("tydiqa-goldp/{split}/tydiqa.goldp.{language}.{split}.json"),
         _squad_files("tydiqa/tydiqa-goldp-v1.1-{split}/tydiqa.goldp.{language}.{split}.json"),
         training_sets=("tydiqa",),
-        training_translations=(
+        translations=(
             _squad_files("tydiqa/translate-train/tydiqa.translate.{split}.en-{language}.json", splits=TRAIN),
+            _squad_files("tydiqa/translated/{into}/{split}-{language}.json", splits=DEV_AND_TEST),
         ),
-        test_translations=(_test_translations("tydiqa", read_squad, "json"),),
         grids=hp.TYDIQA,
     ),
     _qa(
         "squad",
         _squad_files("squad/{split}-v1.1.json", splits=TRAIN_AND_DEV),
-        training_translations=(
+        translations=(
             _squad_files("squad/translate-train/squad.translate.{split}.en-{language}.json", splits=TRAIN),
-        ),
-        test_translations=(
-            _test_translations("squad", read_squad, "json"),
+            _squad_files("squad/translated/{into}/{split}-{language}.json", splits=DEV_AND_TEST),
             _squad_files("squad/translate-dev/squad.translate.{split}.en-{into}.json", splits=DEV),
         ),
     ),
@@ -385,7 +326,7 @@ _QA = [
     ),
     _qa(
         "squad-it",
-        _squad_files("squad-it/SQuAD_it-{split}.json", splits={"train": "train", "test": "test"}, language="it"),
+        _squad_files("squad-it/SQuAD_it-{split}.json", splits=TRAIN | TEST, language="it"),
         training_sets=("squad-it", *_SQUAD),
     ),
     _qa(
@@ -396,5 +337,5 @@ _QA = [
 ]
 
 DATASETS: dict[str, BenchmarkDataset] = {
-    data_set.name: data_set for data_set in [*_NLI, *_PARAPHRASE, *_OTHER_CLASSIFICATION, *_GLUE, *_TAGGING, *_QA]
+    data_set.name: data_set for data_set in [*_CLASSIFICATION, *_GLUE, *_TAGGING, *_QA]
 }

@@ -86,9 +86,8 @@ def check_scores_folder(folder: Path) -> None:
 
 def add_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
     """Add rows to a scores.jsonl atomically. A row replaces an older one of the same measurement."""
-    kept = {_identity(row): row for row in (read_scores(path) if path.exists() else [])}
-    kept.update((_identity(row), row) for row in rows)
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in kept.values()]
+    kept = deduplicate_scores([*(read_scores(path) if path.exists() else []), *rows])
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in kept]
     with atomic_file(path) as temporary:
         temporary.write_text("".join(lines), encoding="utf-8")
 

@@ -128,12 +128,7 @@ TRANSLATION_METRICS = (SACREBLEU, CHRF, TOKENIZED_BLEU)  # the first selects mod
 
 def metric_signature(metric: Metric, language: str) -> str:
     """Return the signature to report with a score, as defined by sacreBLEU."""
-    if metric is CHRF:
-        scorer = _sacrebleu().CHRF()
-    else:
-        scorer = _bleu(
-            language, lowercase=metric is TOKENIZED_BLEU, smooth_method="none" if metric is TOKENIZED_BLEU else "exp"
-        )
+    options = {"lowercase": True, "smooth_method": "none"} if metric is TOKENIZED_BLEU else {}
+    scorer = _sacrebleu().CHRF() if metric is CHRF else _bleu(language, **options)
     scorer.corpus_score(["a"], [["a"]])  # the signature includes the number of references
-    signature = str(scorer.get_signature())
-    return f"multi-bleu|{signature}" if metric is TOKENIZED_BLEU else signature
+    return f"{'multi-bleu|' if metric is TOKENIZED_BLEU else ''}{scorer.get_signature()}"
