@@ -73,13 +73,16 @@ def test_scores_follow_their_definitions(tmp_path: Path, write: Write, encoder: 
     write_split(write, tmp_path, "dev", 0)
     write_split(write, tmp_path, "test", 10)
     dev, test = evaluate_bucc(encoder, tmp_path, [1], pooling="cls")
-    assert (dev.split, test.split, dev.language, dev.variant) == ("dev", "test", "zh", "cls")
+    assert [(each.rows[0]["split"], each.rows[0]["language"], each.variant) for each in (dev, test)] == [
+        ("dev", "zh", "cls"),
+        ("test", "zh", "cls"),
+    ]
     [splits] = read_bucc(tmp_path)
     threshold = best_threshold(mine_candidates(encoder, splits["dev"], [1], "cls")[1], splits["dev"].gold)
     for result in (dev, test):
-        scores = mine_candidates(encoder, splits[result.split], [1], "cls")[1]
+        scores = mine_candidates(encoder, splits[result.rows[0]["split"]], [1], "cls")[1]
         accepted = {pair for pair, score in scores.items() if score >= threshold}
-        gold = splits[result.split].gold
+        gold = splits[result.rows[0]["split"]].gold
         rows = {row["metric"]: row for row in result.rows if row["protocol"] == "margin"}
         assert rows["precision"]["value"] == pytest.approx(100 * len(accepted & gold) / len(accepted))
         assert rows["recall"]["value"] == pytest.approx(100 * len(accepted & gold) / 10)
@@ -171,4 +174,4 @@ def test_the_real_files_have_the_expected_counts(real_data: Path) -> None:
     [splits] = read_bucc(real_data)
     assert list(splits) == ["dev"]
     dev = splits["dev"]
-    assert (dev.languages, len(dev.first.ids), len(dev.second.ids), len(dev.gold)) == (("zh", "en"), 8624, 13589, 257)
+    assert (dev.languages, len(dev.first), len(dev.second), len(dev.gold)) == (("zh", "en"), 8624, 13589, 257)

@@ -81,10 +81,7 @@ def test_rows_and_examples_follow_the_links(tmp_path: Path, write: Write, encode
             "high": pytest.approx(high),
         }
     assert len(rows) == 4
-    assert (result.task, result.split, result.language, result.variant) == (
-        *("word-alignment", "test", "qaa-qab"),
-        "ot",
-    )
+    assert (result.name, result.variant) == ("qaa-qab", "ot")
     examples = list(result.examples)
     assert [each.id for each in examples] == ["1", "2", "3"]
     sums = np.sum([each.statistics["xlm-align-ot/aer"] for each in examples], axis=0)
@@ -97,7 +94,7 @@ def test_methods_and_languages_select_results(tmp_path: Path, write: Write, enco
     for name in ("deen", "enhi"):
         write_set(write, tmp_path, name, "the white house ||| a b c house\n", "1-1 3-4\n")
     found = list(evaluate_word_alignment(encoder, tmp_path, ["hi"], ["argmax", "itermax"]))
-    assert [(each.language, each.variant, each.rows[0]["protocol"]) for each in found] == [
+    assert [(each.rows[0]["language"], each.variant, each.rows[0]["protocol"]) for each in found] == [
         ("en-hi", "argmax", "mutual-argmax"),
         ("en-hi", "itermax", "itermax"),
     ]

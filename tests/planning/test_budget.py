@@ -46,7 +46,7 @@ MANY = shards_of(1e11, 3e9)
 @pytest.fixture(autouse=True)
 def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set the MFU to a third, independent of the bundled measurements."""
-    run = ThroughputRecord("2026-11-15", "h200", "any", 768, 65_536, False, 1e9, H200.peak_flops / 3e9, None)
+    run = ThroughputRecord("h200", 768, False, 1e9, H200.peak_flops / 3e9)
     monkeypatch.setattr(throughput, "throughput_records", lambda: [run])
 
 

@@ -15,11 +15,9 @@ from crossling.recipes.recipe import Recipe
 H200 = ACCELERATORS["h200"]
 
 
-def run(width: int, fraction: float, recipe: str = "xlm_e", gradient_checkpointing: bool = False) -> ThroughputRecord:
+def run(width: int, fraction: float, gradient_checkpointing: bool = False) -> ThroughputRecord:
     """Return a run that reached a fraction of the peak."""
-    return ThroughputRecord(
-        "2026-11-15", "h200", recipe, width, 65_536, gradient_checkpointing, 1e9, fraction * H200.peak_flops / 1e9, None
-    )
+    return ThroughputRecord("h200", width, gradient_checkpointing, 1e9, fraction * H200.peak_flops / 1e9)
 
 
 def wide(width: int) -> Recipe:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from crossling.report.analysis import LANGUAGES, task_scores
-from crossling.report.leaderboard import Leaderboard, LeaderboardCell, LeaderboardEntry, build_leaderboards
+from crossling.report.analysis import LANGUAGES
+from crossling.report.leaderboard import Leaderboard, LeaderboardCell, build_leaderboards
+from crossling.report.runs import ReportRun
 
 from .score_folders import row
 
@@ -31,8 +32,12 @@ def aligned(protocol: str, value: float, pairs: Sequence[str]) -> Rows:
     return [row("m", "word-alignment", pair, value, **measured) for pair in pairs]
 
 
+def leaderboards(rows: Rows) -> list[Leaderboard]:
+    return build_leaderboards([ReportRun("m", rows=rows)])
+
+
 def first_leaderboard(rows: Rows) -> Leaderboard:
-    [leaderboard, *_] = build_leaderboards([LeaderboardEntry("m", 0, task_scores(rows))])
+    [leaderboard, *_] = leaderboards(rows)
     return leaderboard
 
 
@@ -67,7 +72,7 @@ def test_alignment_protocol_is_that_of_the_papers(reversed_rows: bool) -> None:
     rows = [*aligned("mutual-argmax", 20.0, pairs), *aligned("xlm-align-ot", 30.0, pairs)]
     cell = cells(rows[::-1] if reversed_rows else rows)["AER"]
     assert (cell.text, cell.small) == ("30.0", "xlm-align-ot, best layer 3 (3 of 4)")
-    assert build_leaderboards([LeaderboardEntry("m", 0, task_scores(aligned("itermax", 20.0, pairs)))]) == []
+    assert leaderboards(aligned("itermax", 20.0, pairs)) == []
 
 
 @pytest.mark.parametrize("reversed_rows", [False, True])

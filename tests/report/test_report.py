@@ -11,7 +11,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from crossling.core.errors import BadInput
-from crossling.report.curves import RunView
 from crossling.report.leaderboard import build_leaderboards
 from crossling.report.report import report
 from crossling.report.runs import collect_runs, count_parameters, short_names
@@ -236,7 +235,7 @@ def test_page_with_all_sections(measured: Path, tmp_path: Path) -> None:
 
 def test_leaderboards_have_only_columns_of_the_runs(measured: Path) -> None:
     runs, _ = collect_runs([measured])
-    leaderboards = {each.title: each for each in build_leaderboards([RunView(run, 0).entry for run in runs])}
+    leaderboards = {each.title: each for each in build_leaderboards(runs)}
     tuned = leaderboards["Fine-tuned on English, tested on all languages"]
     assert tuned.columns == ["TyDiQA F1 / EM", "XNLI acc."]
     base, continued = tuned.runs

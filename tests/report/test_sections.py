@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crossling.report.analysis import LANGUAGES, task_scores
+from crossling.report.analysis import LANGUAGES
 from crossling.report.curves import scatter_charts
-from crossling.report.leaderboard import LeaderboardEntry, build_leaderboards
+from crossling.report.leaderboard import build_leaderboards
 from crossling.report.published import published_rows, published_table
 from crossling.report.runs import ReportRun
 from crossling.report.sections import MetricCard, task_sections
@@ -20,18 +20,14 @@ DOCS = Path(__file__).parents[2] / "docs/report.md"
 
 
 def cards(rows: list[dict[str, Any]]) -> list[MetricCard]:
-    return [
-        card
-        for section in task_sections([LeaderboardEntry("m", 0, task_scores(rows))])
-        for card in (section.first, *section.more)
-    ]
+    return [card for section in task_sections([ReportRun("m", rows=rows)]) for card in section.cards]
 
 
 def published_scores(card: MetricCard) -> dict[tuple[str, str], dict[str, float]]:
     """Scores of published models by (name, reference)."""
     return {
         (each.name, each.reference): {code: cell.value for code, cell in each.cells.items()}
-        for each in card.heatmaps[0].rows
+        for each in card.rows
         if each.reference and each.cells
     }
 
@@ -94,11 +90,10 @@ def test_every_table_is_shown_or_documented_as_not_shown() -> None:
         rows += [row("m", "tatoeba", code, 50.0, protocol="sweep", direction=way, **at) for way in ("en-xx", "xx-en")]
     rows += [row("m", "bucc2018", code, 50.0, metric="f1", **at) for code in LANGUAGES["bucc2018"]]
     rows += [row("m", "word-alignment", "de-en", 50.0, metric="aer", protocol="xlm-align-ot", layer=8)]
-    entry = LeaderboardEntry("m", 0, task_scores(rows))
+    run = ReportRun("m", rows=rows, parameters=10**8, cost={"flops": {"paper": 1e20}})
     shown = {reference for card in cards(rows) for _, reference in published_scores(card)}
-    shown |= {each.reference for leaderboard in build_leaderboards([entry]) for each in leaderboard.published}
-    run = ReportRun("m", parameters=10**8, cost={"flops": {"paper": 1e20}})
-    shown |= {dot.reference for plot in scatter_charts([(run, entry)]) for dot in plot.dots}
+    shown |= {each.reference for leaderboard in build_leaderboards([run]) for each in leaderboard.published}
+    shown |= {dot.reference for plot in scatter_charts([run]) for dot in plot.dots}
     assert {each.reference for each in published_rows()} - shown == NOT_SHOWN
     text = " ".join(DOCS.read_text(encoding="utf-8").split())
     assert all(reference in text for reference in NOT_SHOWN)
@@ -106,7 +101,7 @@ def test_every_table_is_shown_or_documented_as_not_shown() -> None:
 
 def test_sizes_come_from_three_tables_without_repeats() -> None:
     rows = [row("m", "xnli", code, 50.0, setting="zero-shot") for code in LANGUAGES["xnli"]]
-    [plot] = scatter_charts([(ReportRun("m", parameters=10**8), LeaderboardEntry("m", 0, task_scores(rows)))])
+    [plot] = scatter_charts([ReportRun("m", rows=rows, parameters=10**8)])
     assert [(dot.y, dot.reference) for dot in plot.dots if dot.name == "XLM-E Large"] == [(81.3, "XLM-E, Table 3")]
     assert {dot.x for dot in plot.dots if dot.name == "XLM-E Base"} == {279e6, 477e6}
 

@@ -19,7 +19,7 @@ from crossling.bench.workload import BenchSetup, Speed
 from crossling.data.batches import Batches, StepWork
 from crossling.data.shards import SHARD_FORMAT, Shards, TokenizedBitext, TokenizedSentences
 from crossling.model.encoder import CrosslingModel
-from crossling.planning.sampling_preview import preview_pairs, preview_text
+from crossling.planning.sampling_preview import objective_loads, preview_pairs, preview_text
 from crossling.recipes.network import build_meta_network, build_network, flops_per_token
 from crossling.recipes.recipe import Recipe
 from crossling.train.parallel import ParallelNetwork
@@ -153,8 +153,7 @@ def loader_wait(recipe: Recipe, at: BenchSetup, steps: int) -> float:
 
 def step_flops(recipe: Recipe, shards: RandomShards) -> float:
     """Return FLOPs per token: all matrix products, heads and attention, forward and backward."""
-    previews = [preview(recipe, shards) for preview in (preview_text, preview_pairs)]
-    loads = {name: load for preview in previews if preview is not None for name, load in preview.loads.items()}
+    loads = objective_loads(recipe, shards, preview_text(recipe, shards), preview_pairs(recipe, shards))
     return flops_per_token(recipe, build_meta_network(recipe, shards.vocabulary_size), loads)["full"]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from crossling.core.errors import BadInput
 from crossling.core.progress import count_truncations, track
 from crossling.corpora.languages import canonical_code
-from crossling.evaluate.significance import TaskResult, pair_name, values_with_intervals
+from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.mining import DEFAULT_NEIGHBORS, VectorRows, find_neighbors, match_one_to_one
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks.benchmark_files import find_bucc_files, select_pairs
@@ -38,21 +38,13 @@ PartnersByLayer = dict[int, dict[str, str]]  # layer -> id of the first side -> 
 
 
 @dataclass(frozen=True)
-class BuccSide:
-    """Monolingual sentences with their ids."""
-
-    ids: list[str]
-    sentences: list[str]
-
-
-@dataclass(frozen=True)
 class BuccSplit:
     """Two comparable corpora and the gold pairs of ids."""
 
     languages: tuple[str, str]
     split: str
-    first: BuccSide
-    second: BuccSide
+    first: list[tuple[str, str]]  # id and sentence
+    second: list[tuple[str, str]]
     gold: set[IdPair]
 
 
@@ -66,11 +58,7 @@ def read_bucc(data: Path, languages: Sequence[str] | None = None) -> list[dict[s
 
 
 def evaluate_bucc(
-    encoder: Encoder,
-    data: Path,
-    layers: Sequence[int],
-    languages: Sequence[str] | None = None,
-    pooling: str = "mean",
+    encoder: Encoder, data: Path, layers: Sequence[int], languages: Sequence[str] | None = None, pooling: str = "mean"
 ) -> Iterator[TaskResult]:
     """Yield the result of each language pair on dev and, if it exists, on test."""
     protocols: dict[str, Sequence[int]] = {"margin": layers}
@@ -109,9 +97,9 @@ def mine_candidates(
     """Return the pairs of ids and their scores at each layer, best first."""
     vectors, ids = [], []
     for side in (split.first, split.second):
-        frequency = Counter(side.sentences)
+        frequency = Counter(sentence for _, sentence in side)
         vectors.append(encoder.encode_layers(list(frequency), pooling, layers))
-        id_of = dict(zip(side.sentences, side.ids, strict=True))
+        id_of = {sentence: sentence_id for sentence_id, sentence in side}
         ids.append([id_of[sentence] if count == 1 else None for sentence, count in frequency.items()])
     by_layer = {}
     for layer, first_ND, second_MD in zip(layers, *vectors, strict=True):
@@ -149,13 +137,12 @@ def _score(
     pooling: str,
 ) -> TaskResult:
     """Score the pairs extracted at each layer."""
-    language = pair_name(*split.languages)
     score = Score(
         model=encoder.name,
         task="bucc2018",
         protocol="",
         metric="",
-        language=language,
+        language=pair_name(*split.languages),
         pooling=pooling,
         seed=encoder.seed,
         split=split.split,
@@ -169,24 +156,18 @@ def _score(
     # Sentences without a pair add nothing to any sum, so the bootstrap may omit them.
     paired = sorted(gold.keys() | {first for by_id in partners.values() for first in by_id})
     statistics_NK3 = np.array([list(_statistics(first, partners, gold).values()) for first in paired])
-    values = {
-        metric: dict(zip(partners, values_with_intervals(metric, statistics_NK3), strict=True)) for metric in METRICS
-    }
-    rows = []
-    for protocol, layers in protocols.items():
-        for layer in layers:
-            for metric in METRICS:
-                value, low, high = values[metric][layer]
-                row = replace(score, protocol=protocol, metric=metric, layer=layer, value=value, low=low, high=high)
-                rows.append(row.row())
+    by_metric = [rows_by_layer(replace(score, metric=metric), statistics_NK3, partners) for metric in METRICS]
+    at_layer = dict(zip(partners, zip(*by_metric, strict=True), strict=True))
     return TaskResult(
         name="-".join(split.languages),
-        rows=rows,
-        task="bucc2018",
-        split=split.split,
-        language=language,
+        rows=[
+            {**row, "protocol": protocol}
+            for protocol, layers in protocols.items()
+            for layer in layers
+            for row in at_layer[layer]
+        ],
         variant=None if pooling == "mean" else pooling,
-        examples=_iter_examples(encoder, split.first.ids, partners, gold, protocols),
+        examples=_iter_examples(encoder, [each for each, _ in split.first], partners, gold, protocols),
     )
 
 
@@ -242,24 +223,22 @@ def _read_split(folder: Path, name: str, split: str) -> BuccSplit:
     codes = name.split("-")
     if len(codes) != 2:
         raise BadInput(f"{folder}: {name} is not a language pair. Rename the files to xx-yy.*.")
-    first, second = (_read_side(folder / f"{name}.{split}.{code}") for code in codes)
+    first, second = (_read_pairs(folder / f"{name}.{split}.{code}", "`id TAB sentence`") for code in codes)
     path = folder / f"{name}.{split}.gold"
-    gold = {(one, other) for one, other in _read_columns(path, "`id TAB id`")}
-    first_ids, second_ids = set(first.ids), set(second.ids)
+    gold = set(_read_pairs(path, "`id TAB id`"))
+    first_ids, second_ids = ({sentence_id for sentence_id, _ in side} for side in (first, second))
     for one, other in gold:
         if one not in first_ids or other not in second_ids:
             raise BadInput(f"{path}: pair {one} {other}: no sentence has this id. Download the files again.")
     return BuccSplit((canonical_code(codes[0]), canonical_code(codes[1])), split, first, second, gold)
 
 
-def _read_side(path: Path) -> BuccSide:
-    columns = _read_columns(path, "`id TAB sentence`")
-    return BuccSide([sentence_id for sentence_id, _ in columns], [sentence for _, sentence in columns])
-
-
-def _read_columns(path: Path, expected: str) -> list[list[str]]:
-    rows = [[cell.strip() for cell in line.split("\t")] for line in read_lines(path)]
-    for number, row in enumerate(rows, start=1):
-        if len(row) != 2 or not all(row):
+def _read_pairs(path: Path, expected: str) -> list[tuple[str, str]]:
+    """Return the two columns of each line."""
+    rows = []
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) != 2 or not all(cells):
             raise BadInput(f"{path}: line {number}: expected {expected}. Fix or remove the line.")
+        rows.append((cells[0], cells[1]))
     return rows

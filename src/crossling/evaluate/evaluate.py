@@ -87,9 +87,8 @@ def evaluate_request(model: Encoder | str | os.PathLike[str], request: Evaluatio
     if TRANSLATION not in request.tasks:
         check_tuned(name, request.finetuned, request.data)
         for each in request.tasks:
-            missing = [
-                language for language in request.languages or () if language not in (languages_of.get(each) or ())
-            ]
+            known = languages_of.get(each) or ()
+            missing = [language for language in request.languages or () if language not in known]
             if missing:
                 warnings.warn(f"{each}: no data for {', '.join(missing)}; skipped", stacklevel=3)
     try:
@@ -150,17 +149,11 @@ def _evaluate_or_resume(
     remaining = [name for name in files if name not in rows]
     finished_parts: Counter[str] = Counter()
     for result in evaluate_pairs(remaining) if remaining else ():
-        name = result.name
+        name, first = result.name, result.rows[0]
         rows.setdefault(name, []).extend(result.rows)
         if store_predictions:
-            predictions.write_predictions(
-                partial.folder,
-                task=partial.task,
-                split=result.split,
-                language=result.language,
-                rows=result.examples,
-                direction=result.variant,
-            )
+            names = {"task": first["task"], "split": first["split"], "language": first["language"]}
+            predictions.write_predictions(partial.folder, **names, rows=result.examples, direction=result.variant)
         finished_parts[name] += 1
         if finished_parts[name] == result.parts:
             partial.record(name, rows[name], state[name])

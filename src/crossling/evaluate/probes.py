@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 
@@ -76,22 +77,18 @@ def make_loss_probe(shards: Shards, recipe: Recipe) -> Probe:
         if objective.stream == "text"
     }
     languages = [language for language, entry in shards.manifest["text"].items() if entry["tokens"]]
-    works: dict[str, StepWork] = {}  # sampled at the first call, since this takes long
+
+    @cache  # sampled at the first call, since this takes long
+    def step_work(language: str) -> StepWork:
+        own = _select_language(shards, language)
+        return Batches(own, tasks, Sampling(), seed=SEED, micro_tokens=recipe.micro_tokens)[0]
 
     def probe(net: Network) -> dict[str, float]:
         device = next(net.parameters()).device
         losses: dict[str, float] = {}
         with evaluation_mode(net):
             for language in languages:
-                if language not in works:
-                    works[language] = Batches(
-                        _select_language(shards, language),
-                        tasks,
-                        Sampling(),
-                        seed=SEED,
-                        micro_tokens=recipe.micro_tokens,
-                    )[0]
-                work = works[language]
+                work = step_work(language)
                 for name, batch in work.micro_batches:
                     sums = tasks[name].loss(net, {part: values.to(device) for part, values in batch.items()})
                     for term in tasks[name].loss_weights:

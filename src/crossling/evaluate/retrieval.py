@@ -23,7 +23,7 @@ import torch
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress, count_truncations
 from crossling.corpora.languages import canonical_code
-from crossling.evaluate.significance import TaskResult, pair_name, values_with_intervals
+from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks.benchmark_files import find_tatoeba_files, select_pairs
@@ -36,11 +36,7 @@ MAX_VECTOR_BYTES = 2 << 30  # of sentence vectors at all layers in memory
 # The languages that the papers average over: InfoXLM Tables 2 and 3 (with and without bitext), XLM-E §4.6.
 WITH_BITEXT = "ar bg de el es fr hi ru sw th tr ur vi zh"
 WITHOUT_BITEXT = "af bn et eu fa fi he hu id it ja jv ka kk ko ml mr nl pt ta te tl"
-LISTS = {
-    "tatoeba-14": WITH_BITEXT,
-    "tatoeba-22": WITHOUT_BITEXT,
-    "tatoeba-36": f"{WITH_BITEXT} {WITHOUT_BITEXT}",
-}
+LISTS = {"tatoeba-14": WITH_BITEXT, "tatoeba-22": WITHOUT_BITEXT, "tatoeba-36": f"{WITH_BITEXT} {WITHOUT_BITEXT}"}
 PLUG_IN = "plug-in"
 
 RetrievalInput = str | tuple[str, str]  # a sentence, or a sentence with its translation
@@ -89,17 +85,13 @@ def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[Ret
 
 
 def evaluate_tatoeba(
-    encoder: Encoder,
-    data: Path,
-    languages: Sequence[str] | None = None,
-    pooling: str = "mean",
-    plug_in: bool = False,
+    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "mean", plug_in: bool = False
 ) -> Iterator[TaskResult]:
     """Yield the results of each language pair in both directions. With `plug_in`, sentences attend to translations."""
     pairs = read_tatoeba(data, languages)
     if plug_in:
         encoder.check_cross_attention()
-        pairs = [_add_translations(pair) for pair in pairs]
+        pairs = [RetrievalPair(*map(_add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
     groups = list(_group_by_memory(pairs, encoder))
     inputs_by_group = [
         dict.fromkeys(each for pair in group for side in pair.sides for each in side.inputs) for group in groups
@@ -130,8 +122,8 @@ def _score_group(
             for one_ND, other_MD in zip(first_KND, second_KMD, strict=True)
         ]
         forward_KN, backward_KM = (np.stack(by_layer) for by_layer in zip(*nearest, strict=True))
-        yield _score(encoder, pair, pair.first, second.first_line[forward_KN[:, first.of_line]], second, pooling)
-        yield _score(encoder, pair, pair.second, first.first_line[backward_KM[:, second.of_line]], first, pooling)
+        yield _score(encoder, pair, 0, second.first_line[forward_KN[:, first.of_line]], second, pooling)
+        yield _score(encoder, pair, 1, first.first_line[backward_KM[:, second.of_line]], first, pooling)
 
 
 def xtreme_tatoeba_layer(num_layers: int) -> int:
@@ -204,15 +196,17 @@ class _DistinctLines:
 def _score(
     encoder: Encoder,
     pair: RetrievalPair,
-    query: RetrievalSide,
+    query_side: int,
     found_KN: np.ndarray,
     candidates: _DistinctLines,
     pooling: str,
 ) -> TaskResult:
     """Score one direction. `found_KN` are lines of the candidates."""
-    language, direction = _language_and_direction(pair, query)
+    query, other = pair.sides[query_side], pair.sides[1 - query_side]
+    language, direction = pair_name(pair.first.language, pair.second.language), f"{query.language}-{other.language}"
+    if "-" not in language:
+        direction = "en-xx" if query.language == "en" else "xx-en"
     lines, has_translations = len(query.sentences), query.translations is not None
-    correct_KN = found_KN == candidates.first_line[candidates.of_line]
     score = Score(
         model=encoder.name,
         task="tatoeba",
@@ -226,38 +220,29 @@ def _score(
         examples=lines,
         value=0,
     )
-    by_protocol = {f"{score.protocol}/accuracy": correct_KN}
-    columns = [(score.protocol, layer, correct_N) for layer, correct_N in enumerate(correct_KN)]
+    correct_KN = found_KN == candidates.first_line[candidates.of_line]
+    by_protocol = {score.protocol: (range(len(correct_KN)), correct_KN)}
     if direction == "en-xx" and pooling == "mean" and not has_translations:
         layer = xtreme_tatoeba_layer(encoder.num_layers)
-        own_line_KN = found_KN == np.arange(lines)
-        by_protocol["xtreme/accuracy"] = own_line_KN
-        columns.append(("xtreme", layer, own_line_KN[layer]))
-    correct_NP = np.stack([correct_N for *_, correct_N in columns], axis=1)
-    values = values_with_intervals("accuracy", np.stack([correct_NP, np.ones_like(correct_NP)], axis=-1))
-    rows = [
-        replace(score, protocol=protocol, layer=layer, value=value, low=low, high=high).row()
-        for (protocol, layer, _), (value, low, high) in zip(columns, values, strict=True)
-    ]
+        by_protocol["xtreme"] = (range(layer, layer + 1), found_KN == np.arange(lines))
+    rows = []
+    for protocol, (layers, correct_KN) in by_protocol.items():
+        correct_NK = correct_KN[layers].T
+        statistics_NK2 = np.stack([correct_NK, np.ones_like(correct_NK)], axis=-1)
+        rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
     examples = (
         ExamplePrediction(
             str(line + 1),
             (found_KN[:, line] + 1).tolist(),
-            {label: [[int(correct), 1] for correct in by_layer[:, line]] for label, by_layer in by_protocol.items()},
+            {
+                f"{protocol}/accuracy": [[int(correct), 1] for correct in correct_KN[:, line]]
+                for protocol, (_, correct_KN) in by_protocol.items()
+            },
         )
         for line in range(lines)
     )
     variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * has_translations])
-    return TaskResult(
-        name=pair.name,
-        rows=rows,
-        task="tatoeba",
-        split="test",
-        language=language,
-        variant=variant,
-        examples=examples,
-        parts=2,
-    )
+    return TaskResult(name=pair.name, rows=rows, variant=variant, examples=examples, parts=2)
 
 
 def _group_by_memory(pairs: Sequence[RetrievalPair], encoder: Encoder) -> Iterator[list[RetrievalPair]]:
@@ -305,15 +290,6 @@ def _read_sentences(path: Path) -> list[str]:
     return sentences
 
 
-def _add_translations(pair: RetrievalPair) -> RetrievalPair:
-    """Add the translation of each sentence into the language of the other side.
-
-    The file tatoeba/translated/eng/tatoeba.deu-eng.deu is in English. Equal sentences get the translation of the first,
-    so that they stay one candidate.
-    """
-    return RetrievalPair(*(_with_translations(*sides) for sides in (pair.sides, pair.sides[::-1])))
-
-
 def find_translation_files(files: Sequence[Path]) -> list[Path]:
     """Return the existing translations of the two files of a pair, for cross-attention."""
     plain = [file.with_suffix("") if file.suffix == ".gz" else file for file in files]
@@ -326,7 +302,12 @@ def _translation_file(file: Path, other: Path) -> Path:
     return file.parents[1] / "translated" / other.suffix[1:] / file.name
 
 
-def _with_translations(side: RetrievalSide, other: RetrievalSide) -> RetrievalSide:
+def _add_translations(side: RetrievalSide, other: RetrievalSide) -> RetrievalSide:
+    """Add the translation of each sentence into the language of the other side.
+
+    The file tatoeba/translated/eng/tatoeba.deu-eng.deu is in English. Equal sentences get the translation of the first,
+    so that they stay one candidate.
+    """
     assert side.file is not None and other.file is not None  # noqa: PT018
     path = _translation_file(side.file, other.file)
     if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
@@ -343,12 +324,3 @@ def _with_translations(side: RetrievalSide, other: RetrievalSide) -> RetrievalSi
     first_translation: dict[str, str] = {}
     pairs = zip(side.sentences, translations, strict=True)
     return replace(side, translations=[first_translation.setdefault(*pair) for pair in pairs])
-
-
-def _language_and_direction(pair: RetrievalPair, query: RetrievalSide) -> tuple[str, str]:
-    """Return the language and the direction of a score row."""
-    language = pair_name(pair.first.language, pair.second.language)
-    if "-" not in language:
-        return language, "en-xx" if query.language == "en" else "xx-en"
-    [candidate] = [side.language for side in pair.sides if side is not query]
-    return language, f"{query.language}-{candidate}"

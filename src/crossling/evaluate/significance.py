@@ -4,13 +4,12 @@ All languages of a task are compared in one test. Languages with the same exampl
 test set, are resampled together, since their results are correlated.
 """
 # N examples, K layers, S statistics
-# N examples, L languages, S statistics
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from crossling.tasks.bootstrap import PairedDifference, ValueFunction, bootstrap
 from crossling.tasks.metrics import METRICS, f1, proportion
 from crossling.tasks.predictions import ExamplePrediction
 from crossling.tasks.registry import DATASETS
-from crossling.tasks.scores import ScoreRow
+from crossling.tasks.scores import Score, ScoreRow
 from crossling.tasks.translation_metrics import TRANSLATION_METRICS
 
 
@@ -33,10 +32,7 @@ class TaskResult:
     """Scores and predictions of one test set in one direction or with one method."""
 
     name: str  # language pair of the files, such as `de-en`
-    rows: list[ScoreRow]
-    task: str
-    split: str
-    language: str
+    rows: list[ScoreRow]  # all of the same task, split and language
     variant: str | None  # direction, method or pooling, if the language has several results
     examples: Iterable[ExamplePrediction]  # predictions and statistics by layer, None for layers that were not scored
     parts: int = 1  # number of results with this name
@@ -58,6 +54,12 @@ def values_with_intervals(metric: str, statistics_NKS: np.ndarray) -> list[tuple
     value_K = METRIC_VALUES[metric](statistics_NKS.sum(axis=0))
     low_K, high_K = bootstrap_intervals(METRIC_VALUES[metric], statistics_NKS)
     return list(zip(value_K.tolist(), low_K.tolist(), high_K.tolist(), strict=True))
+
+
+def rows_by_layer(score: Score, statistics_NKS: np.ndarray, layers: Iterable[int]) -> list[ScoreRow]:
+    """Return a row of scores.jsonl for each layer, with value and interval."""
+    values = zip(layers, values_with_intervals(score.metric, statistics_NKS), strict=True)
+    return [replace(score, layer=layer, value=value, low=low, high=high).row() for layer, (value, low, high) in values]
 
 
 def pair_name(first: str, second: str) -> str:
@@ -102,36 +104,26 @@ class ModelPredictions:
 
 
 Key = tuple[str, str, str, str]  # task, split, variant, metric
+Statistics = dict[Key, dict[str, ExampleStatistics]]  # by language
 
 
 def compare_models(models: Sequence[ModelPredictions]) -> list[ModelComparison]:
     """Compare every two models on every metric for which both have predictions."""
-    statistics = [_read_statistics(model) for model in models]
+    named = [(model.name, _read_statistics(model)) for model in models]
+    pairs = [(one, other, key) for one, other in combinations(named, 2) for key in one[1] if key in other[1]]
     comparisons = []
-    pairs = [
-        (one, other, key)
-        for one, other in combinations(range(len(models)), 2)
-        for key in statistics[one]
-        if key in statistics[other]
-    ]
     with Progress("compare", len(pairs), enabled=len(pairs) > 20) as progress:
         for done, (one, other, key) in enumerate(pairs, start=1):
-            result = _compare(key, statistics[one][key], statistics[other][key])
+            comparisons.append(_compare(key, *one, *other))
             progress.update(done, key[0])
-            if result is not None:
-                languages, examples, difference = result
-                task, split, variant, metric = key
-                names = (models[one].name, models[other].name)
-                comparisons.append(
-                    ModelComparison(task, metric, variant, split, languages, examples, *names, difference)
-                )
-    return comparisons
+    return [comparison for comparison in comparisons if comparison is not None]
 
 
 def _compare(
-    key: Key, first: Mapping[str, ExampleStatistics], second: Mapping[str, ExampleStatistics]
-) -> tuple[int, int, PairedDifference] | None:
-    value = _value(key[0], key[3])
+    key: Key, first_name: str, first_model: Statistics, second_name: str, second_model: Statistics
+) -> ModelComparison | None:
+    (task, split, variant, metric), first, second = key, first_model[key], second_model[key]
+    value = _value(task, metric)
     common = [code for code in first if code in second and first[code].ids == second[code].ids]
     if value is None or not common:
         return None
@@ -142,7 +134,17 @@ def _compare(
         [np.stack([side[code].statistics_NS for code in codes], axis=1) for codes in blocks.values()]
         for side in (first, second)
     )
-    return len(common), sum(len(first[code].ids) for code in common), paired_test(value, one, other)
+    return ModelComparison(
+        task,
+        metric,
+        variant,
+        split,
+        languages=len(common),
+        examples=sum(len(first[code].ids) for code in common),
+        first=first_name,
+        second=second_name,
+        difference=paired_test(value, one, other),
+    )
 
 
 def _value(task: str, label: str) -> ValueFunction | None:
@@ -152,8 +154,8 @@ def _value(task: str, label: str) -> ValueFunction | None:
     return METRIC_VALUES.get(label.split("/")[-1])
 
 
-def _read_statistics(model: ModelPredictions) -> dict[Key, dict[str, ExampleStatistics]]:
-    """Return the statistics by key and language. Statistics of several seeds are averaged."""
+def _read_statistics(model: ModelPredictions) -> Statistics:
+    """Return the statistics of a model. Those of several seeds are averaged."""
     seeds: dict[Key, dict[str, list[ExampleStatistics]]] = defaultdict(lambda: defaultdict(list))
     for path in _prediction_files(model.folders):
         split, _, rest = path.stem.partition("-")

@@ -21,7 +21,7 @@ import numpy as np
 
 from crossling.core.errors import BadInput
 from crossling.core.progress import track
-from crossling.evaluate.significance import TaskResult, values_with_intervals
+from crossling.evaluate.significance import TaskResult, rows_by_layer
 from crossling.inference.align_file import read_sentence_pairs
 from crossling.inference.sentence_encoder import Encoder
 from crossling.inference.word_links import WordLinks
@@ -91,23 +91,18 @@ def _score(
             for number, by_layer in links_by_pair
         ]
     )
-    rows = [
-        Score(
-            model=encoder.name,
-            task="word-alignment",
-            protocol=PROTOCOLS[method],
-            metric="aer",
-            language=gold.languages,
-            layer=layer,
-            seed=encoder.seed,
-            split=gold.split,
-            examples=len(links_by_pair),
-            value=value,
-            low=low,
-            high=high,
-        ).row()
-        for layer, (value, low, high) in enumerate(values_with_intervals("aer", counts_NK2))
-    ]
+    score = Score(
+        model=encoder.name,
+        task="word-alignment",
+        protocol=PROTOCOLS[method],
+        metric="aer",
+        language=gold.languages,
+        seed=encoder.seed,
+        split=gold.split,
+        examples=len(links_by_pair),
+        value=0,
+    )
+    rows = rows_by_layer(score, counts_NK2, range(encoder.num_layers + 1))
     examples = (
         ExamplePrediction(
             str(number + 1),
@@ -116,15 +111,7 @@ def _score(
         )
         for (number, by_layer), counts_K2 in zip(links_by_pair, counts_NK2, strict=True)
     )
-    return TaskResult(
-        name=gold.languages,
-        rows=rows,
-        task="word-alignment",
-        split=gold.split,
-        language=gold.languages,
-        variant=method,
-        examples=examples,
-    )
+    return TaskResult(name=gold.languages, rows=rows, variant=method, examples=examples)
 
 
 def aer_counts(found: LinkSet, sure: LinkSet, possible: LinkSet) -> tuple[int, int]:

@@ -128,7 +128,7 @@ class ComputeBudget:
         """Return the choice at one size, or why there is none."""
         initial = get_recipe(name, size).set(given)
         net = build_meta_network(initial, data.shards.vocabulary_size)
-        fewest = min(_divisible_examples(initial, data.loads(initial)).values())
+        fewest = _fewest_examples(initial, data.loads(initial))
         if fewest < self.gpus:
             return (
                 f"--gpus {self.gpus}: a step of {size or name} has {fewest} examples of an objective."
@@ -168,7 +168,7 @@ class ComputeBudget:
         for settings in _batch_settings(initial, size, data, given, self.gpus):
             recipe = initial.set(settings)
             loads = data.loads(recipe)  # the batch size changes nothing in the network
-            if candidate is not None and min(_divisible_examples(recipe, loads).values()) < self.gpus:
+            if candidate is not None and _fewest_examples(recipe, loads) < self.gpus:
                 break  # every GPU needs at least one example
             fitting = fit_to_memory(recipe, net, loads, self.accelerator, gpus=self.gpus)
             if _is_set(given, "micro_tokens", "gradient_checkpointing"):
@@ -179,13 +179,12 @@ class ComputeBudget:
             estimate = estimate_run(fitting, net, loads, self.accelerator, gpus=self.gpus)
             affordable = int(self.hours / (24 * estimate.days) * fitting.steps)
             useful = data.steps_for_epochs(fitting, loads)
-            limit = f"more would be over {MAX_EPOCHS} epochs on the shards"
-            if useful < MIN_STEPS:
-                limit = f"the minimum of a run, though the shards are so small that it is over {MAX_EPOCHS} epochs"
-            limits = {
-                f"all that {self.hours:g} hours on {self.hardware} buy": affordable,
-                limit: max(MIN_STEPS, useful),
-            }
+            limits = {f"all that {self.hours:g} hours on {self.hardware} buy": affordable}
+            if useful >= MIN_STEPS:
+                limits[f"more would be over {MAX_EPOCHS} epochs on the shards"] = useful
+            else:
+                small = "the minimum of a run, though the shards are so small that it is over"
+                limits[f"{small} {MAX_EPOCHS} epochs"] = MIN_STEPS
             if size not in OWN_SIZES:
                 limits["as published; the budget would buy more"] = fitting.steps
             candidate = _Candidate(
@@ -256,24 +255,20 @@ def _batch_settings(
     if size in OWN_SIZES or _is_set(given, "tokens", "sequences", "pairs"):
         return
     least = max(MIN_BATCH, MIN_BATCH_PER_GPU * gpus)
+    sizes = {}
+    for name, objective in recipe.objectives.items():
+        key = next(key for key in ("pairs", "sequences", "tokens") if getattr(objective, key, None) is not None)
+        sizes[f"{name}.{key}"] = getattr(objective, key)
     divisor, largest = 2, max(load.tokens for load in data.loads(recipe).values())
     while largest / divisor >= least * 0.99:  # lengths are estimates
-        yield [f"{name}.{key}={number // divisor}" for name, key, number in _batch_sizes(recipe)]
+        yield [f"{key}={number // divisor}" for key, number in sizes.items()]
         divisor *= 2
 
 
-def _divisible_examples(recipe: Recipe, loads: Mapping[str, ObjectiveLoad]) -> dict[str, int]:
-    """Return the units of a step that can be distributed over GPUs: examples, or joined pairs with mixup."""
-    return {
-        name: load.examples // (1 + getattr(recipe.objectives[name], "mixup", False)) for name, load in loads.items()
-    }
-
-
-def _batch_sizes(recipe: Recipe) -> Iterator[tuple[str, str, int]]:
-    """Yield the setting and value of each objective's batch size."""
-    for name, objective in recipe.objectives.items():
-        key = next(key for key in ("pairs", "sequences", "tokens") if getattr(objective, key, None) is not None)
-        yield name, key, getattr(objective, key)
+def _fewest_examples(recipe: Recipe, loads: Mapping[str, ObjectiveLoad]) -> int:
+    """Return the fewest units of a step that can be distributed over GPUs: examples, or joined pairs with mixup."""
+    has_mixup = {name: getattr(objective, "mixup", False) for name, objective in recipe.objectives.items()}
+    return min(load.examples // (1 + has_mixup[name]) for name, load in loads.items())
 
 
 def _changed_settings(initial: Recipe, fitting: Recipe, steps: int, given: Sequence[str]) -> Iterator[str]:

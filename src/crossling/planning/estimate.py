@@ -8,11 +8,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import numpy as np
 
 from crossling.core.hardware import ACCELERATORS, GIB, Accelerator
 from crossling.model.encoder import CrosslingModel
@@ -75,7 +74,7 @@ def estimate_memory(
             logits = 2 * net.encoder.config.vocab_size * lm_head.predicted * tokens
             chunk = min(CHUNK_BYTES, logits) + table / 2
             below_head = max(below_head, lm_head.activation_bytes * tokens + chunk)
-    working = _gathered_bytes(net) if sharded else 2.0 * _block_parameters(net)
+    working = _working_bytes(net, sharded)
     shards = gpus if sharded else 1
     # The only micro-batch of a step finds no earlier gradients.
     is_single = gpus == 1 and round(micro_batches) == 1 and not recipe.alternate
@@ -124,21 +123,17 @@ def _stack_sizes(recipe: Recipe, net: Network) -> list[int]:
     return [sum(weight.numel() for weight in weights) for _, weights in optimizer.stacks()]
 
 
-def _block_parameters(net: Network) -> int:
-    return sum(p.numel() for block in _blocks(net) for p in block.parameters())
+def _working_bytes(net: Network, sharded: bool) -> float:
+    """Return the bytes of weights for computing: the blocks in bfloat16, or what FSDP2 gathers.
 
-
-def _gathered_bytes(net: Network) -> float:
-    """Return the gathered bytes of FSDP2: two blocks in bfloat16 with gradients, and all else with gradients."""
-    block = max(sum(p.numel() for p in block.parameters()) for block in _blocks(net))
-    rest = sum(p.numel() for p in net.parameters()) - _block_parameters(net)
-    return 2 * (2 + 4) * block + (4 + 4) * rest
-
-
-def _blocks(net: Network) -> Iterator[nn.Module]:
-    for part in (net.encoder, *net.parts.values()):
-        if isinstance(part, CrosslingModel):
-            yield from part.blocks
+    It gathers two blocks in bfloat16 with their gradients, and everything outside of blocks with its gradients.
+    """
+    models = [part for part in (net.encoder, *net.parts.values()) if isinstance(part, CrosslingModel)]
+    blocks = [sum(p.numel() for p in block.parameters()) for model in models for block in model.blocks]
+    if not sharded:
+        return 2.0 * sum(blocks)
+    rest = sum(p.numel() for p in net.parameters()) - sum(blocks)
+    return 2 * (2 + 4) * max(blocks) + (4 + 4) * rest
 
 
 FILE = Path(__file__).with_name("measured.json")
@@ -149,15 +144,11 @@ CHECKPOINTING_FLOPS = 4 / 3  # of those of the model: the forward pass twice, th
 class ThroughputRecord:
     """Measured throughput of one run of the trainer on one GPU."""
 
-    date: str
     gpu: str  # a key of `hardware.ACCELERATORS`
-    recipe: str
     width: int
-    micro_tokens: int
     gradient_checkpointing: bool
     flops_per_token: float
     tokens_per_second: float
-    peak_gib: float | None
 
     @property
     def mfu(self) -> float:
@@ -179,12 +170,8 @@ def mfu(recipe: Recipe, records: Sequence[ThroughputRecord] | None = None) -> fl
     for record in records:
         if not record.gradient_checkpointing:
             best[record.width] = max(best.get(record.width, 0.0), record.mfu)
-    points = sorted((math.log(width), share) for width, share in best.items())
-    at = math.log(recipe.model.width)
-    for (low, first), (high, second) in pairwise(points):
-        if low <= at <= high:
-            return first + (second - first) * (at - low) / (high - low)
-    return points[0][1] if at < points[0][0] else points[-1][1]
+    widths = sorted(best)
+    return float(np.interp(math.log(recipe.model.width), np.log(widths), [best[width] for width in widths]))
 
 
 def tokens_per_second(recipe: Recipe, flops_per_token: float, accelerator: Accelerator, gpus: int) -> float:
@@ -207,9 +194,6 @@ HARDWARE = {
 }
 # XLM-E, Table 4: FLOPs of the whole run. Those of InfoXLM come on top of XLM-R's, from which it is initialized.
 TABLE_4 = {("xlm_r", "base"): 9.6e21, ("infoxlm", "base"): 1.7e20, ("xlm_e", "base"): 9.5e19}
-TABLE_4_WITHOUT_TRTD = 6.3e19
-
-VOCABULARY_SIZE = 250_002  # of the papers
 PUBLISHED_SIZES = ("base", "large", "xl")
 LoadsOf = Callable[[Recipe], Mapping[str, ObjectiveLoad]]
 
@@ -307,15 +291,5 @@ def published_sizes(
 
 def published_figures(recipe: str, size: str) -> str:
     """Return hardware, time and FLOPs that the paper reports. Empty if it reports none."""
-    hardware, flops = HARDWARE.get((recipe, size)), TABLE_4.get((recipe, size))
-    return "; ".join([*([hardware] if hardware else []), *([f"{flops:.1e} FLOPs"] if flops else [])])
-
-
-def published_cost(recipe: Recipe) -> dict[str, float]:
-    """Return the FLOPs of a whole run in both conventions, with the batch size of the paper and full sequences."""
-    loads = {
-        name: ObjectiveLoad(objective.examples_per_step(objective.length), objective.length)
-        for name, objective in recipe.objectives.items()
-    }
-    per_token = flops_per_token(recipe, build_meta_network(recipe, VOCABULARY_SIZE), loads)
-    return {convention: flops * total_tokens(recipe, loads) for convention, flops in per_token.items()}
+    flops = TABLE_4.get((recipe, size))
+    return "; ".join(filter(None, (HARDWARE.get((recipe, size)), f"{flops:.1e} FLOPs" if flops else None)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from crossling.planning.budget import BudgetChoice
 from crossling.planning.estimate import RunEstimate
 from crossling.planning.sampling_preview import SamplingPreview, format_key
 from crossling.report import charts
+from crossling.report.analysis import LANGUAGES
 from crossling.sampling import Pair
 from crossling.sampling.sampling_settings import NEGLIGIBLE
 
@@ -34,19 +34,22 @@ def write_page(plan: PretrainingPlan, shards: Path, out: Path) -> None:
         raise BadInput(f"{out}: the plan is an HTML page. Give a name that ends in .html.")
     environment = template_environment(Path(__file__).parent, STYLE)
     environment.filters |= {"compact": format_count, "key": format_key, "figure": format_figure, "days": format_days}
-    previews = {rule: each for rule, each in plan.rules.items() if isinstance(each, SamplingPreview)}
+    previews = plan.feasible_rules
     languages = _languages(previews)
     downstream = [language for language in languages if language in DOWNSTREAM]
-    colors = common_scale([each.probabilities for each in previews.values()]) if previews else None
+    if len(downstream) == len(languages):
+        downstream = []  # the map of all languages is the same
     page = environment.get_template("plan_page.html.jinja").render(
         plan=plan,
         shards=shards,
         recipe=json.dumps(plan.recipe.dump(), indent=2),
         previews=previews,
         infeasible={rule: each for rule, each in plan.rules.items() if isinstance(each, str)},
-        downstream_maps=_maps(previews, downstream if len(downstream) < len(languages) else [], colors),
-        full_maps=_maps(previews, languages, colors),
-        downstream=len(DOWNSTREAM),
+        downstream=downstream,
+        downstream_maps=_density_maps(previews, downstream),
+        languages=languages,
+        full_maps=_density_maps(previews, languages),
+        benchmark_languages=len(DOWNSTREAM),
         rows=_pair_rows(previews),
     )
     with atomic_file(out) as temporary:
@@ -56,12 +59,11 @@ def write_page(plan: PretrainingPlan, shards: Path, out: Path) -> None:
 def plan_tables(plan: PretrainingPlan) -> Iterator[Table]:
     """Yield the tables of a plan for the terminal."""
     yield _run_table(plan)
-    previews = {rule: each for rule, each in plan.rules.items() if isinstance(each, SamplingPreview)}
     if plan.text is not None:
         yield _sampling_table("language", "tokens", {"": plan.text})
-    if previews:
+    if plan.feasible_rules:
         yield _rule_table(plan)
-        yield _sampling_table("pair", "sentence pairs", previews)
+        yield _sampling_table("pair", "sentence pairs", plan.feasible_rules)
     if plan.published:
         yield _published_table(plan)
 
@@ -70,12 +72,12 @@ def budget_table(choice: BudgetChoice) -> Table:
     """Return the table of what a budget buys. The caller prints the command."""
     recipe = choice.recipe
     title = f"budget: {choice.size or recipe.name}, {recipe.steps:,} steps"
-    table = Table("", "", title=title, show_header=False)
-    table.add_row("steps", f"{choice.reason}; {choice.tokens_per_parameter:,.0f} tokens per parameter of the layers")
-    table.add_row("memory", _format_memory(choice.estimate))
-    table.add_row("time", _format_time(choice.estimate))
-    table.add_row("learning rate", f"peak {recipe.lr:g}, as of the recipe at its own batch size")
-    return table
+    facts = {
+        "steps": f"{choice.reason}; {choice.tokens_per_parameter:,.0f} tokens per parameter of the layers",
+        **_estimate_facts(choice.estimate),
+        "learning rate": f"peak {recipe.lr:g}, as of the recipe at its own batch size",
+    }
+    return _fact_table(title, facts)
 
 
 def format_figure(value: float) -> str:
@@ -90,15 +92,19 @@ def format_days(value: float) -> str:
     return f"{value:,.1f} days" if value >= 1 else f"{24 * value:,.1f} hours"
 
 
-def _format_memory(estimate: RunEstimate) -> str:
+def _estimate_facts(estimate: RunEstimate) -> dict[str, str]:
     excess = "" if estimate.fits else ", too much"
     sharded = ", weights and optimizer states sharded (FSDP2)" if estimate.memory.sharded else ""
-    return f"{estimate.memory.gib:,.1f} GiB of {estimate.accelerator.memory_gib:,.0f} on each GPU{excess}{sharded}"
+    memory = f"{estimate.memory.gib:,.1f} GiB of {estimate.accelerator.memory_gib:,.0f} on each GPU{excess}{sharded}"
+    throughput = f"{format_count(estimate.tokens_per_second)} tokens/s"
+    return {"memory": memory, "time": f"{format_days(estimate.days)} on {estimate.hardware}, {throughput}"}
 
 
-def _format_time(estimate: RunEstimate) -> str:
-    throughput = format_count(estimate.tokens_per_second)
-    return f"{format_days(estimate.days)} on {estimate.hardware}, {throughput} tokens/s"
+def _fact_table(title: str, facts: Mapping[str, str]) -> Table:
+    table = Table("", "", title=title, show_header=False)
+    for fact in facts.items():
+        table.add_row(*fact)
+    return table
 
 
 def _languages(previews: Mapping[str, SamplingPreview[Pair]]) -> list[str]:
@@ -110,14 +116,18 @@ def _languages(previews: Mapping[str, SamplingPreview[Pair]]) -> list[str]:
     return sorted(counts, key=lambda language: (-counts[language], language))
 
 
-def _maps(
-    previews: Mapping[str, SamplingPreview[Pair]], languages: list[str], colors: ColorScale | None
-) -> list[DensityMap]:
-    if colors is None or len(languages) < 2:
-        return []
+def _density_maps(previews: Mapping[str, SamplingPreview[Pair]], languages: Sequence[str]) -> dict[str, str]:
+    """Return the map of each rule as an SVG element, all on one colour scale so that they can be compared."""
+    if len(languages) < 2:
+        return {}
+    low, high = color_scale([each.probabilities for each in previews.values()])
+    maps = {}
     # The two rules that the figures of the paper compare stand side by side.
-    order = sorted(previews, key=lambda rule: (rule == "alpha", rule))
-    return [density_map(rule, languages, previews[rule].probabilities, colors) for rule in order]
+    for rule in sorted(previews, key=lambda rule: (rule == "alpha", rule)):
+        label = f"{rule}: sampling probability of each language pair"
+        values = directed_probabilities(languages, previews[rule].probabilities)
+        maps[rule] = charts.density_map(label, languages, values, low, high)
+    return maps
 
 
 def _pair_rows(previews: Mapping[str, SamplingPreview[Pair]]) -> list[tuple[str, int, list[tuple[float, float]]]]:
@@ -133,31 +143,32 @@ def _pair_rows(previews: Mapping[str, SamplingPreview[Pair]]) -> list[tuple[str,
 
 def _run_table(plan: PretrainingPlan) -> Table:
     recipe = plan.recipe
-    table = Table("", "", title=f"{recipe.name}: {recipe.steps:,} steps", show_header=False)
+    shape, optimizer, sampling = recipe.model, recipe.optimizer, recipe.sampling
     parts = ", ".join(f"{name} {format_count(size)}" for name, size in plan.parameters.items() if size)
-    table.add_row("parameters", f"{sum(plan.parameters.values()):,} ({parts})")
-    shape, optimizer = recipe.model, recipe.optimizer
-    table.add_row(
-        "model", f"{shape.layers} layers, hidden size {shape.width}, {shape.norm}-norm, dropout {shape.dropout:g}"
-    )
     warmup = f"{optimizer.warmup_steps(recipe.steps):,} warm-up steps"
     frozen = f"; {recipe.freeze_steps:,} frozen steps if initialized from a model" if recipe.freeze_steps else ""
-    table.add_row("learning rate", f"peak {recipe.lr:g}, {warmup}, gradient clipping {optimizer.clip:g}{frozen}")
-    for name, load in plan.loads.items():
-        table.add_row(name, f"{load.examples:,} examples of {load.length:.0f} tokens per step")
     tokens = plan.tokens_per_step * recipe.steps
-    table.add_row("tokens", f"{format_count(plan.tokens_per_step)} per step, {format_count(tokens)} in all")
-    for kind, flops in plan.flops_per_token.items():
-        table.add_row(f"FLOPs ({kind})", f"{flops / 1e6:,.0f} M per token, {flops * tokens:.2e} in all")
-    table.add_row("memory", _format_memory(plan.estimate))
-    table.add_row("time", _format_time(plan.estimate))
-    sampling = recipe.sampling
     rule = f"text^{sampling.text_alpha:g}; {plan.pair_description} by {sampling.pair_rule}, {sampling.pair_alpha:g}"
     focus = ", ".join(sorted(sampling.focus_languages))
     # The settings; if the shards have only one of the two, it gets everything, as the probabilities show.
     replay = f"; {1 - sampling.replay:.0%} for {focus}, {sampling.replay:.0%} for all others" if focus else ""
-    table.add_row("sampling", rule + replay)
-    return table
+    facts = {
+        "parameters": f"{sum(plan.parameters.values()):,} ({parts})",
+        "model": f"{shape.layers} layers, hidden size {shape.width}, {shape.norm}-norm, dropout {shape.dropout:g}",
+        "learning rate": f"peak {recipe.lr:g}, {warmup}, gradient clipping {optimizer.clip:g}{frozen}",
+        **{
+            name: f"{each.examples:,} examples of {each.length:.0f} tokens per step"
+            for name, each in plan.loads.items()
+        },
+        "tokens": f"{format_count(plan.tokens_per_step)} per step, {format_count(tokens)} in all",
+        **{
+            f"FLOPs ({kind})": f"{flops / 1e6:,.0f} M per token, {flops * tokens:.2e} in all"
+            for kind, flops in plan.flops_per_token.items()
+        },
+        **_estimate_facts(plan.estimate),
+        "sampling": rule + replay,
+    }
+    return _fact_table(f"{recipe.name}: {recipe.steps:,} steps", facts)
 
 
 def _published_table(plan: PretrainingPlan) -> Table:
@@ -218,47 +229,21 @@ def _sampling_table(kind: str, count: str, previews: Mapping[str, SamplingPrevie
 
 
 # Languages of the tasks that XY-LENT reports: XNLI, PAWS-X, XQuAD, MLQA and TyDiQA (Tables 10 to 14).
-DOWNSTREAM = (
-    *("ar", "bg", "bn", "de", "el", "en", "es", "fi", "fr", "hi", "id"),
-    *("ja", "ko", "ru", "sw", "te", "th", "tr", "ur", "vi", "zh"),
-)
+DOWNSTREAM = {code for task in ("xnli", "pawsx", "xquad", "mlqa", "tydiqa") for code in LANGUAGES[task]}
 
 
-@dataclass(frozen=True)
-class ColorScale:
-    """Probabilities of one direction with the lightest and the darkest colour; logarithmic between them."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class DensityMap:
-    """Sampling probability of each direction of every pair. 0 if a pair is never sampled, None without data."""
-
-    title: str
-    languages: Sequence[str]
-    values: list[list[float | None]]  # first language down, second across
-    colors: ColorScale
-
-    @property
-    def svg(self) -> str:
-        """The map as an SVG element."""
-        label = f"{self.title}: sampling probability of each language pair"
-        return charts.density_map(label, self.languages, self.values, self.colors.low, self.colors.high)
-
-
-def common_scale(probabilities: Iterable[Mapping[Pair, float]]) -> ColorScale:
-    """Return one scale for every density map, so that their colours can be compared."""
+def color_scale(probabilities: Iterable[Mapping[Pair, float]]) -> tuple[float, float]:
+    """Return the probabilities of one direction with the lightest and the darkest colour."""
     sampled = [p / 2 for each in probabilities for p in each.values() if p >= NEGLIGIBLE]
     high = max(sampled)
-    return ColorScale(max(min(sampled), high / 1e8) / 2, high)
+    return max(min(sampled), high / 1e8) / 2, high
 
 
-def density_map(
-    title: str, languages: Sequence[str], probabilities: Mapping[Pair, float], colors: ColorScale
-) -> DensityMap:
-    """Return the map of both directions of every pair among these languages."""
+def directed_probabilities(languages: Sequence[str], probabilities: Mapping[Pair, float]) -> list[list[float | None]]:
+    """Return the probability of each direction of every pair, the first language down and the second across.
+
+    It is 0 if a pair is never sampled, and None without data.
+    """
     directed = {pair: p / 2 if p >= NEGLIGIBLE else 0.0 for pair, p in probabilities.items()}
     directed |= {(b, a): p for (a, b), p in directed.items()}
-    return DensityMap(title, languages, [[directed.get((a, b)) for b in languages] for a in languages], colors)
+    return [[directed.get((a, b)) for b in languages] for a in languages]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crossling.core.hardware import Accelerator, get_accelerator
+from crossling.core.hardware import get_accelerator
 from crossling.data.example_sampler import most_paired_language
 from crossling.data.shards import Shards
 from crossling.planning.estimate import PublishedSize, RunEstimate, estimate_run, published_sizes
@@ -37,6 +37,11 @@ class PretrainingPlan:
     rules: dict[str, SamplingPreview[Pair] | str]  # pairs under each rule, or the error of an infeasible one
     estimate: RunEstimate
     published: list[PublishedSize]  # sizes of the recipe's paper on the same GPUs
+
+    @property
+    def feasible_rules(self) -> dict[str, SamplingPreview[Pair]]:
+        """Pairs under each rule that is feasible."""
+        return {rule: preview for rule, preview in self.rules.items() if isinstance(preview, SamplingPreview)}
 
     @property
     def tokens_per_step(self) -> float:
@@ -77,37 +82,6 @@ class PretrainingPlan:
         }
 
 
-def build_plan(recipe: Recipe, shards: Shards, accelerator: Accelerator, gpus: int = 1) -> PretrainingPlan:
-    """Return the plan of a recipe on shards and GPUs."""
-    recipe.check()
-    text, rules = preview_text(recipe, shards), preview_rules(recipe, shards)
-    rule = recipe.sampling.pair_rule
-    strict, relaxed = rules.get(rule), rules.get(f"{rule} relaxed")
-    pairs = strict if isinstance(strict, SamplingPreview) else relaxed
-    assert pairs is None or isinstance(pairs, SamplingPreview)  # every relaxed rule is feasible
-    loads = {**(text.loads if text else {}), **(pairs.loads if pairs else {})}
-    loads = {name: loads[name] for name in recipe.objectives}
-    net = build_meta_network(recipe, shards.vocabulary_size)
-    published = published_sizes(
-        recipe,
-        lambda other: objective_loads(other, shards, text, pairs),
-        shards.vocabulary_size,
-        accelerator,
-        gpus=gpus,
-    )
-    return PretrainingPlan(
-        recipe,
-        count_parameters(net),
-        flops_per_token(recipe, net, loads),
-        loads,
-        text,
-        pairs if pairs is strict or recipe.sampling.relax else None,
-        rules,
-        estimate_run(recipe, net, loads, accelerator, gpus=gpus),
-        [*published],
-    )
-
-
 def plan(
     recipe: Recipe, shards: Shards, out: str | os.PathLike[str] | None = None, *, gpus: int = 1, gpu: str | None = None
 ) -> PretrainingPlan:
@@ -131,7 +105,29 @@ def plan(
         >>> crossling.plan(crossling.recipes.xlm_e("base"), shards, gpus=8, gpu="h100").estimate.hardware
         '8 x H100-80GB'
     """
-    planned = build_plan(recipe, shards, get_accelerator(gpu), gpus)
+    recipe.check()
+    accelerator, size = get_accelerator(gpu), shards.vocabulary_size
+    text, rules = preview_text(recipe, shards), preview_rules(recipe, shards)
+    rule = recipe.sampling.pair_rule
+    is_relaxed = f"{rule} relaxed" in rules
+    pairs = rules.get(f"{rule} relaxed" if is_relaxed else rule)
+    assert not isinstance(pairs, str)  # every relaxed rule is feasible
+    loads = objective_loads(recipe, shards, text, pairs)
+    net = build_meta_network(recipe, size)
+    published = published_sizes(
+        recipe, lambda other: objective_loads(other, shards, text, pairs), size, accelerator, gpus=gpus
+    )
+    planned = PretrainingPlan(
+        recipe,
+        count_parameters(net),
+        flops_per_token(recipe, net, loads),
+        loads,
+        text,
+        None if is_relaxed and not recipe.sampling.relax else pairs,
+        rules,
+        estimate_run(recipe, net, loads, accelerator, gpus=gpus),
+        [*published],
+    )
     if out is not None:
         write_page(planned, shards.path, Path(out))
     return planned

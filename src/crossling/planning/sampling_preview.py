@@ -19,7 +19,7 @@ from crossling.data.example_sampler import check_focus, pair_counts, unordered_p
 from crossling.data.shards import Shards, TokenizedBitext
 from crossling.recipes.network import ObjectiveLoad
 from crossling.recipes.recipe import Recipe
-from crossling.sampling import RULES, InfeasibleMarginals, Pair, Sampling
+from crossling.sampling import RULES, InfeasibleMarginals, Pair
 from crossling.sampling.sampling_settings import NEGLIGIBLE
 
 Key = TypeVar("Key", str, Pair)
@@ -32,7 +32,6 @@ class SamplingPreview(Generic[Key]):
     counts: dict[Key, int]  # tokens of text, or sentence pairs
     probabilities: dict[Key, float]
     epochs: dict[Key, float]  # passes over the data of a key in the whole run
-    loads: dict[str, ObjectiveLoad]  # of the objectives that read them
     note: str = ""  # warnings of the sampling rule
 
     @property
@@ -70,28 +69,26 @@ def format_key(key: str | Pair) -> str:
 
 def preview_text(recipe: Recipe, shards: Shards) -> SamplingPreview[str] | None:
     """Return the sampling of text, or None if the recipe reads no text."""
-    objectives = {name: each for name, each in recipe.objectives.items() if each.stream == "text"}
+    objectives = [each for each in recipe.objectives.values() if each.stream == "text"]
     if not objectives:
         return None
-    entries = {language: entry for language, entry in shards.manifest["text"].items() if entry["tokens"]}
-    if not entries:
+    counts = {language: entry["tokens"] for language, entry in shards.manifest["text"].items() if entry["tokens"]}
+    if not counts:
         raise BadInput(f"{shards.path}: no text in these shards, which the recipe needs. Tokenize some first.")
     check_focus(shards, recipe.sampling)
-    counts = {language: entry["tokens"] for language, entry in entries.items()}
     probabilities = recipe.sampling.text_probabilities(counts)
-    loads = {}
     tokens = dict.fromkeys(probabilities, 0.0)
-    for name, objective in objectives.items():
-        loads[name], blocks = _text_load(objective, shards, probabilities)
+    for objective in objectives:
+        load, blocks = _text_load(objective, shards, probabilities)
         for language, p in probabilities.items():
-            tokens[language] += recipe.stream_steps("text") * loads[name].examples * p / blocks
+            tokens[language] += recipe.stream_steps("text") * load.examples * p / blocks
     epochs = {language: tokens[language] / n for language, n in counts.items()}
-    return SamplingPreview(counts, probabilities, epochs, loads)
+    return SamplingPreview(counts, probabilities, epochs)
 
 
 def preview_pairs(recipe: Recipe, shards: Shards) -> SamplingPreview[Pair] | None:
     """Return the sampling of pairs, or None if the recipe reads no pairs. May raise InfeasibleMarginals."""
-    objectives = {name: each for name, each in recipe.objectives.items() if each.stream == "pairs"}
+    objectives = [each for each in recipe.objectives.values() if each.stream == "pairs"]
     if not objectives:
         return None
     counts = {pair: n for pair, n in pair_counts(shards, recipe.sampling.pivot).items() if n}
@@ -102,10 +99,10 @@ def preview_pairs(recipe: Recipe, shards: Shards) -> SamplingPreview[Pair] | Non
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         probabilities = recipe.sampling.pair_probabilities(counts)
-    loads = {name: _pair_load(objective, shards, probabilities, counts) for name, objective in objectives.items()}
-    samples = recipe.stream_steps("pairs") * sum(load.examples for load in loads.values())
+    loads = [_pair_load(objective, shards, probabilities, counts) for objective in objectives]
+    samples = recipe.stream_steps("pairs") * sum(load.examples for load in loads)
     epochs = {pair: samples * probabilities[pair] / n for pair, n in counts.items()}
-    return SamplingPreview(counts, probabilities, epochs, loads, " ".join(str(each.message) for each in caught))
+    return SamplingPreview(counts, probabilities, epochs, " ".join(str(each.message) for each in caught))
 
 
 def preview_rules(recipe: Recipe, shards: Shards) -> dict[str, SamplingPreview[Pair] | str]:
@@ -113,7 +110,7 @@ def preview_rules(recipe: Recipe, shards: Shards) -> dict[str, SamplingPreview[P
     previews: dict[str, SamplingPreview[Pair] | str] = {}
     for rule in RULES:
         for relax in (False, True):
-            sampling: Sampling = replace(recipe.sampling, pair_rule=rule, relax=relax)
+            sampling = replace(recipe.sampling, pair_rule=rule, relax=relax)
             name = f"{rule} relaxed" if relax else rule
             try:
                 preview = preview_pairs(recipe.replace(sampling=sampling), shards)
@@ -145,9 +142,8 @@ def _text_load(
     objective: DataObjective, shards: Shards, probabilities: Mapping[str, float]
 ) -> tuple[ObjectiveLoad, float]:
     """Return the load, and the blocks per token: probabilities are of tokens, and blocks are sampled."""
-    lengths = {
-        language: _block_length(shards.manifest["text"][language], objective.length) for language in probabilities
-    }
+    entries = shards.manifest["text"]
+    lengths = {language: _block_length(entries[language], objective.length) for language in probabilities}
     blocks = {language: p / (lengths[language] - 1) for language, p in probabilities.items()}  # without <s>
     total = sum(blocks.values())
     return _mean_load(objective, {language: n / total for language, n in blocks.items()}, lengths), total

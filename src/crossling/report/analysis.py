@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from statistics import fmean
 from typing import Any
 
@@ -30,13 +30,9 @@ LANGUAGES: dict[str, list[str]] = {  # languages in the mean of a task
     **{name: codes.split() for name, codes in LISTS.items()},
 }
 XTREME_7: dict[str, str] = {  # tasks of XLM-E's Table 1 and their metrics
-    "udpos": "f1",
-    "panx": "f1",
-    "xquad": QA_MEAN,
-    "mlqa": QA_MEAN,
-    "tydiqa": QA_MEAN,
-    "xnli": "accuracy",
-    "pawsx": "accuracy",
+    **dict.fromkeys(("udpos", "panx"), "f1"),
+    **dict.fromkeys(("xquad", "mlqa", "tydiqa"), QA_MEAN),
+    **dict.fromkeys(("xnli", "pawsx"), "accuracy"),
 }
 TITLES = {
     "udpos": "POS",
@@ -73,18 +69,14 @@ class Measure:
         return self.metric in LOWER_IS_BETTER
 
     @property
-    def title(self) -> str:
-        return TITLES.get(self.task, self.task)
-
-    @property
     def description(self) -> str:
         """All fields except the task, as text."""
         better = " (lower is better)" if self.lower_is_better else ""
-        facts = [self.metric.replace("_", " ") + better, f"protocol {self.protocol}" if self.protocol else ""]
-        facts += [self.setting, f"{self.split} set", f"trained on {self.trained_on}" if self.trained_on else ""]
-        facts += [f"selected by {self.selection}" if self.selection else ""]
-        facts += [f"{self.pooling} pooling" if self.pooling else "", self.direction or ""]
-        return ", ".join(fact for fact in facts if fact)
+        facts: list[str | None] = [self.metric.replace("_", " ") + better]
+        facts += [self.protocol and f"protocol {self.protocol}"]
+        facts += [self.setting, f"{self.split} set", self.trained_on and f"trained on {self.trained_on}"]
+        facts += [self.selection and f"selected by {self.selection}", self.pooling and f"{self.pooling} pooling"]
+        return ", ".join(filter(None, [*facts, self.direction]))
 
 
 @dataclass(frozen=True)
@@ -101,6 +93,11 @@ class TaskScore:
     @property
     def mean(self) -> float:
         return self.seeds.mean
+
+    @property
+    def description(self) -> str:
+        """Conditions of the score, with its layer if there are several."""
+        return self.measure.description + (f", layer {self.layer}" if self.layer is not None else "")
 
     @property
     def language_means(self) -> dict[str, float]:
@@ -152,17 +149,8 @@ def measure_from_row(row: ScoreRow, both_directions: bool = False) -> Measure:
     direction = row.get("direction")
     if both_directions or direction not in ("en-xx", "xx-en"):  # pairs without English are named by their direction
         direction = None
-    return Measure(
-        row["task"],
-        row["metric"],
-        row.get("protocol", ""),
-        row.get("setting", "training-free"),
-        row.get("split", "test"),
-        row.get("trained_on"),
-        row.get("selection"),
-        row.get("pooling"),
-        direction,
-    )
+    known = {field.name: row[field.name] for field in fields(Measure) if field.name in row}
+    return Measure(**{**known, "direction": direction})
 
 
 def task_scores(rows: Iterable[ScoreRow], both_directions: bool = False) -> list[TaskScore]:
@@ -174,13 +162,11 @@ def task_scores(rows: Iterable[ScoreRow], both_directions: bool = False) -> list
     """
     groups: dict[Measure, dict[int | None, list[ScoreRow]]] = defaultdict(lambda: defaultdict(list))
     rows = list(rows)
-    listed = (
-        {**row, "task": row["task"].split(" ")[0]} for row in group_by_paper_list(rows)
-    )  # `coverage` reports what is absent
+    # `coverage` reports the languages that are absent from a list.
+    listed = ({**row, "task": row["task"].split(" ")[0]} for row in group_by_paper_list(rows))
     for row in (*rows, *listed):
-        if row["task"] == "mlqa" and "-" in row["language"]:
-            continue
-        groups[measure_from_row(row, both_directions)][row.get("layer")].append(row)
+        if row["task"] != "mlqa" or "-" not in row["language"]:
+            groups[measure_from_row(row, both_directions)][row.get("layer")].append(row)
     scores = [_best_layer(measure, by_layer) for measure, by_layer in groups.items()]
     return scores + _qa_means(scores)
 

@@ -95,7 +95,22 @@ class ScatterPlot:
 
     @property
     def svg(self) -> str:
-        return scatter_chart(self)
+        """Dots with their names where there is space for them; published models are hollow."""
+        from matplotlib.ticker import FuncFormatter, NullFormatter
+
+        with _figure(WIDTH, HEIGHT) as figure:
+            axes = figure.subplots()
+            axes.set_xscale("log")
+            axes.margins(0.12, 0.12)
+            for dot in self.dots:
+                fill = "none" if dot.colour is None else _colour(dot.colour)
+                edge = GREY if dot.colour is None else fill
+                axes.plot(dot.x, dot.y, "o", markersize=6, markerfacecolor=fill, markeredgecolor=edge)
+            _style_axes(axes, self.x_label, self.y_label)
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_count(x) if x < 1e12 else f"{x:.0e}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            _name_dots(figure, axes, self.dots)
+            return _render(figure, self.title)
 
     @property
     def table(self) -> list[list[str]]:
@@ -126,25 +141,6 @@ def line_chart(
                 handles, labels, loc="outside lower left", ncols=2 * columns, frameon=False, fontsize=9, handlelength=4
             )
         return _render(figure, label, standalone)
-
-
-def scatter_chart(plot: ScatterPlot) -> str:
-    """Draw dots with their names where there is space for them; published models are hollow."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    with _figure(WIDTH, HEIGHT) as figure:
-        axes = figure.subplots()
-        axes.set_xscale("log")
-        axes.margins(0.12, 0.12)
-        for dot in plot.dots:
-            fill = "none" if dot.colour is None else _colour(dot.colour)
-            edge = GREY if dot.colour is None else fill
-            axes.plot(dot.x, dot.y, "o", markersize=6, markerfacecolor=fill, markeredgecolor=edge)
-        _style_axes(axes, plot.x_label, plot.y_label)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_count(x) if x < 1e12 else f"{x:.0e}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        _name_dots(figure, axes, plot.dots)
-        return _render(figure, plot.title)
 
 
 def density_map(

@@ -6,18 +6,35 @@ incomplete list of languages, other training data, another split, or a paper tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 from crossling.evaluate.word_alignment import PROTOCOLS
 from crossling.report.analysis import LANGUAGES, QA_MEAN, TITLES, XTREME_7, TaskScore, transfer_gap, xtreme_average
 from crossling.report.published import PublishedRow, published_table
+from crossling.report.runs import ReportRun
 from crossling.tasks.scores import SeedStatistics
 
 OFFICIAL = {"xquad": "squad", "mlqa": "squad"}  # training set, if it is not that of the task
 ALIGNMENT_PAIRS = ("de-en", "en-fr", "en-hi", "en-ro")  # gold alignments of XLM-E's Table 6
-_RETRIEVAL = [(task, way) for task in ("tatoeba-14", "tatoeba-36") for way in ("en-xx", "xx-en")]
+GAP_METRICS = dict.fromkeys(("xquad", "mlqa", "tydiqa"), "exact_match") | dict.fromkeys(("xnli", "pawsx"), "accuracy")
+ZERO_SHOT = "Fine-tuned on English, tested on all languages"
+TRANSLATE_TRAIN = "Fine-tuned on translations into all languages"
+RETRIEVAL = "Retrieval, mining and alignment"
+TRANSFER_GAP = "Transfer gap"
+CAPTIONS = {
+    **dict.fromkeys(
+        (ZERO_SHOT, TRANSLATE_TRAIN),
+        "Unweighted mean over languages, as in XTREME. The average is over the seven tasks; QA tasks count as the mean"
+        " of F1 and exact match. ± is the standard deviation over seeds. In brackets: coverage of the languages.",
+    ),
+    RETRIEVAL: "Without fine-tuning. Accuracy and F1: higher is better; alignment error rate (AER): lower is better."
+    " Numbers of runs state their protocol and layer. Protocol xtreme follows its scripts at their fixed layer."
+    " Protocol sweep counts equal sentences as one candidate. A best layer was selected on the test scores shown.",
+    TRANSFER_GAP: "English minus the mean of the other languages, in points; exact match for QA. Lower is better.",
+}
 
 
 @dataclass(frozen=True)
@@ -54,142 +71,122 @@ class Leaderboard:
 
 
 @dataclass(frozen=True)
-class LeaderboardEntry:
-    """Name, colour and scores of a run."""
+class _Column:
+    """One measure of a leaderboard."""
 
-    name: str
-    colour: int
-    scores: Sequence[TaskScore]
+    title: str
+    names: list[str]  # columns of the papers' tables
+    cell: Callable[[ReportRun], LeaderboardCell]
+
+    def published_cell(self, row: PublishedRow) -> LeaderboardCell:
+        if not all(name in row.values for name in self.names):
+            return EMPTY
+        return LeaderboardCell(" / ".join(f"{row.values[name]:.1f}" for name in self.names))
 
 
 EMPTY = LeaderboardCell("–")
 
 
-def build_leaderboards(entries: Sequence[LeaderboardEntry]) -> list[Leaderboard]:
+def build_leaderboards(runs: Sequence[ReportRun]) -> list[Leaderboard]:
     """Return the leaderboards on which at least one run has a score."""
-    leaderboards = [
-        _finetuning(entries, "zero-shot", "Fine-tuned on English, tested on all languages", _published_zero_shot()),
-        _finetuning(
-            entries, "translate-train", "Fine-tuned on translations into all languages", _published_translate_train()
-        ),
-        _retrieval(entries),
-        _transfer_gaps(entries),
+    # Tables that repeat rows of other papers are restricted to some models.
+    infoxlm, veco = ("InfoXLM", "XLM-R (reimplementation)"), ("XLM-R", "VECO")
+    zero_shot = [
+        *published_table("XLM-E", "1"),
+        *published_table("XY-LENT", "1", setting="zero-shot"),
+        *published_table("InfoXLM", "1", setting="zero-shot", models=infoxlm),
+        *published_table("VECO", "2", setting="zero-shot", models=veco),
     ]
-    return [_drop_empty(leaderboard) for leaderboard in leaderboards if leaderboard.runs]
+    translate_train = [
+        *published_table("XY-LENT", "1", setting="translate-train"),
+        *published_table("InfoXLM", "1", setting="translate-train", models=infoxlm),
+        *published_table("VECO", "2", setting="translate-train"),
+    ]
+    retrieval = [
+        *_merge_tables(published_table("XLM-E", "5", "6")),
+        *_merge_tables(published_table("InfoXLM", "2")),
+        *published_table("VECO", "2", setting="zero-shot", models=veco),
+    ]
+    gaps = [
+        *published_table("XLM-E", "7"),
+        *published_table("XY-LENT", "4", models=["XY-LENT"]),
+        *published_table("InfoXLM", "5"),
+    ]
+    leaderboards = [
+        _build(ZERO_SHOT, _finetuning_columns("zero-shot"), runs, zero_shot),
+        _build(TRANSLATE_TRAIN, _finetuning_columns("translate-train"), runs, translate_train),
+        _build(RETRIEVAL, _retrieval_columns(), runs, retrieval),
+        _build(TRANSFER_GAP, [_gap_column(*each) for each in GAP_METRICS.items()], runs, gaps),
+    ]
+    return [leaderboard for leaderboard in leaderboards if leaderboard.runs]
 
 
-def _drop_empty(leaderboard: Leaderboard) -> Leaderboard:
-    """Drop the columns in which no run has a score, then the published rows without a score."""
-    columns = leaderboard.columns
-    kept = [k for k in range(len(columns)) if any(row.cells[k] is not EMPTY for row in leaderboard.runs)]
-    runs, published = (
-        [replace(row, cells=[row.cells[k] for k in kept]) for row in rows]
-        for rows in (leaderboard.runs, leaderboard.published)
-    )
-    published = [row for row in published if any(cell is not EMPTY for cell in row.cells)]
-    return replace(leaderboard, columns=[columns[k] for k in kept], runs=runs, published=published)
+def _build(
+    title: str, columns: Sequence[_Column], runs: Sequence[ReportRun], papers: Sequence[PublishedRow]
+) -> Leaderboard:
+    """Return a leaderboard without empty rows, and without columns in which no run has a score."""
+    kept = [column for column in columns if any(column.cell(run) is not EMPTY for run in runs)]
+    rows = [LeaderboardRow(each.name, "", [column.cell(each) for column in kept], colour=each.colour) for each in runs]
+    for row in papers:
+        cells = [column.published_cell(row) for column in kept]
+        rows.append(LeaderboardRow(row.name, row.reference, cells, row.description, row.notes))
+    rows = [row for row in rows if any(cell is not EMPTY for cell in row.cells)]
+    own, published = ([row for row in rows if bool(row.reference) is is_paper] for is_paper in (False, True))
+    return Leaderboard(title, CAPTIONS[title], [column.title for column in kept], own, published)
 
 
-def xtreme_scores(entry: LeaderboardEntry, setting: str) -> dict[str, TaskScore]:
+def xtreme_scores(run: ReportRun, setting: str) -> dict[str, TaskScore]:
     """Return the scores of a run on XTREME's seven tasks in a setting."""
-    scores = {task: _pick(entry.scores, task, metric, setting) for task, metric in XTREME_7.items()}
+    scores = {task: _pick(run.scores, task, metric, setting) for task, metric in XTREME_7.items()}
     return {task: score for task, score in scores.items() if score is not None}
 
 
-def _finetuning(
-    entries: Sequence[LeaderboardEntry], setting: str, title: str, papers: Sequence[PublishedRow]
-) -> Leaderboard:
-    columns = [
-        f"{TITLES[task]} {'F1 / EM' if metric is QA_MEAN else _short(metric)}" for task, metric in XTREME_7.items()
-    ]
-    rows = []
-    for entry in entries:
-        scores = xtreme_scores(entry, setting)
-        cells = [_task_cell(entry.scores, task, scores.get(task)) for task in XTREME_7]
-        mean = xtreme_average(scores)
-        cells.append(_spread_cell(mean, "mean of the seven tasks") if mean else EMPTY)
-        if any(cell is not EMPTY for cell in cells):
-            rows.append(LeaderboardRow(entry.name, "", cells, colour=entry.colour))
-    names = [[f"{task}/f1/mean", f"{task}/exact_match/mean"] if metric is QA_MEAN else [f"{task}/{metric}/mean"]
-             for task, metric in XTREME_7.items()]  # fmt: skip
-    caption = (
-        "Unweighted mean over languages, as in XTREME. The average is over the seven tasks; QA tasks count as the mean"
-        " of F1 and exact match. ± is the standard deviation over seeds. In brackets: coverage of the languages."
-    )
-    return Leaderboard(title, caption, [*columns, "avg"], rows, _published(papers, [*names, ["xtreme-7/average/mean"]]))
-
-
-def _retrieval(entries: Sequence[LeaderboardEntry]) -> Leaderboard:
-    columns = [f"{task.capitalize()} {way.replace('-', '→')}" for task, way in _RETRIEVAL]
-    rows = []
-    for entry in entries:
-        cells = [
-            _cell(_pick(entry.scores, task, "accuracy", "training-free", direction=way)) for task, way in _RETRIEVAL
-        ]
-        cells += [_cell(_pick(entry.scores, "bucc2018", "f1", "training-free")), _alignment_cell(entry.scores)]
-        if any(cell is not EMPTY for cell in cells):
-            rows.append(LeaderboardRow(entry.name, "", cells, colour=entry.colour))
-    names = [[f"{task}/accuracy/mean/{way}"] for task, way in _RETRIEVAL]
-    more = [row for row in published_table("VECO", "2", setting="zero-shot") if row.model in ("XLM-R", "VECO")]
-    papers = [
-        *_merge_tables(published_table("XLM-E", "5", "6")),
-        *_merge_tables(published_table("InfoXLM", "2")),
-        *more,
-    ]
-    caption = (
-        "Without fine-tuning. Accuracy and F1: higher is better; alignment error rate (AER): lower is better. Numbers"
-        " of runs state their protocol and layer. Protocol xtreme follows its scripts at their fixed layer. Protocol"
-        " sweep counts equal sentences as one candidate. A best layer was selected on the test scores shown."
-    )
-    published = _published(papers, [*names, ["bucc2018/f1/mean"], ["word-alignment/aer/mean"]])
-    return Leaderboard("Retrieval, mining and alignment", caption, [*columns, "BUCC F1", "AER"], rows, published)
-
-
-def _transfer_gaps(entries: Sequence[LeaderboardEntry]) -> Leaderboard:
-    tasks = {
-        "xquad": "exact_match",
-        "mlqa": "exact_match",
-        "tydiqa": "exact_match",
-        "xnli": "accuracy",
-        "pawsx": "accuracy",
-    }
-    rows = []
-    for entry in entries:
-        cells = []
-        for task, metric in tasks.items():
-            score = _pick(entry.scores, task, metric, "zero-shot")
-            spread = transfer_gap(score) if score else None
-            cells.append(
-                _spread_cell(spread, score.measure.description, _coverage(score)) if score and spread else EMPTY
-            )
-        if any(cell is not EMPTY for cell in cells):
-            rows.append(LeaderboardRow(entry.name, "", cells, colour=entry.colour))
-    # The other rows of XY-LENT's table repeat those of XLM-E.
-    more = [row for row in published_table("XY-LENT", "4") if row.model == "XY-LENT"]
-    papers = [*published_table("XLM-E", "7"), *more, *published_table("InfoXLM", "5")]
-    caption = "English minus the mean of the other languages, in points; exact match for QA. Lower is better."
-    published = _published(papers, [[f"{task}/gap/mean"] for task in tasks])
-    return Leaderboard("Transfer gap", caption, [TITLES[task] for task in tasks], rows, published)
-
-
-def _published_zero_shot() -> list[PublishedRow]:
-    # XLM-E's and VECO's tables both contain some rows of other papers: show them once.
-    first = published_table("XLM-E", "1")
-    more = [row for row in published_table("VECO", "2", setting="zero-shot") if row.model in ("XLM-R", "VECO")]
+def retrieval_scores(run: ReportRun) -> list[TaskScore]:
+    """Return the Tatoeba scores of a run over all languages: protocol sweep with mean pooling."""
     return [
-        *first,
-        *published_table("XY-LENT", "1", setting="zero-shot"),
-        *_infoxlm_rows(published_table("InfoXLM", "1", setting="zero-shot")),
-        *more,
+        score
+        for score in run.scores
+        if (score.measure.task, score.measure.protocol, score.measure.pooling) == ("tatoeba", "sweep", "mean")
     ]
 
 
-def _published_translate_train() -> list[PublishedRow]:
+def _finetuning_columns(setting: str) -> list[_Column]:
+    def column(task: str, metric: str) -> _Column:
+        is_qa = metric is QA_MEAN
+        name = "F1 / EM" if is_qa else {"accuracy": "acc.", "f1": "F1"}[metric]
+        published = [f"{task}/{each}/mean" for each in (("f1", "exact_match") if is_qa else (metric,))]
+        return _Column(f"{TITLES[task]} {name}", published, lambda run: _task_cell(run.scores, task, setting))
+
+    def average(run: ReportRun) -> LeaderboardCell:
+        mean = xtreme_average(xtreme_scores(run, setting))
+        return _spread_cell(mean, "mean of the seven tasks") if mean else EMPTY
+
+    return [*(column(*each) for each in XTREME_7.items()), _Column("avg", ["xtreme-7/average/mean"], average)]
+
+
+def _retrieval_columns() -> list[_Column]:
+    def column(title: str, published: str, task: str, metric: str, direction: str | None = None) -> _Column:
+        pick = partial(_pick, task=task, metric=metric, setting="training-free", direction=direction)
+        return _Column(title, [published], lambda run: _cell(pick(run.scores)))
+
+    directions = [(task, way) for task in ("tatoeba-14", "tatoeba-36") for way in ("en-xx", "xx-en")]
     return [
-        *published_table("XY-LENT", "1", setting="translate-train"),
-        *_infoxlm_rows(published_table("InfoXLM", "1", setting="translate-train")),
-        *published_table("VECO", "2", setting="translate-train"),
+        *(
+            column(f"{task.capitalize()} {way.replace('-', '→')}", f"{task}/accuracy/mean/{way}", task, "accuracy", way)
+            for task, way in directions
+        ),
+        column("BUCC F1", "bucc2018/f1/mean", "bucc2018", "f1"),
+        _Column("AER", ["word-alignment/aer/mean"], lambda run: _alignment_cell(run.scores)),
     ]
+
+
+def _gap_column(task: str, metric: str) -> _Column:
+    def gap(run: ReportRun) -> LeaderboardCell:
+        score = _pick(run.scores, task, metric, "zero-shot")
+        spread = transfer_gap(score) if score else None
+        return _spread_cell(spread, score.measure.description, _coverage(score)) if score and spread else EMPTY
+
+    return _Column(TITLES[task], [f"{task}/gap/mean"], gap)
 
 
 def _merge_tables(rows: Iterable[PublishedRow]) -> list[PublishedRow]:
@@ -208,27 +205,6 @@ def _merge_tables(rows: Iterable[PublishedRow]) -> list[PublishedRow]:
     return [replace(row, model=f"{row.model} [CLS]") if is_cls else row for (_, is_cls), row in merged.items()]
 
 
-def _infoxlm_rows(rows: Iterable[PublishedRow]) -> list[PublishedRow]:
-    return [row for row in rows if row.model in ("InfoXLM", "XLM-R (reimplementation)")]
-
-
-def _published(published: Sequence[PublishedRow], columns: Sequence[Sequence[str]]) -> list[LeaderboardRow]:
-    rows = []
-    for row in published:
-        cells = [_published_cell(row.values, names) for names in columns]
-        if any(cell is not EMPTY for cell in cells):
-            rows.append(LeaderboardRow(row.name, row.reference, cells, row.description, row.notes))
-    return rows
-
-
-def _published_cell(values: Mapping[str, float], names: Sequence[str]) -> LeaderboardCell:
-    return (
-        LeaderboardCell(" / ".join(f"{values[name]:.1f}" for name in names))
-        if all(name in values for name in names)
-        else EMPTY
-    )
-
-
 def _pick(
     scores: Sequence[TaskScore], task: str, metric: str, setting: str, direction: str | None = None
 ) -> TaskScore | None:
@@ -242,22 +218,20 @@ def _pick(
         and score.measure.protocol in ("xtreme", "sweep", "")
         and score.measure.pooling in ("mean", None)
     ]
-    preferences: list[Callable[[TaskScore], bool]] = [
-        lambda score: score.measure.split == "test",
-        lambda score: score.measure.selection in (None, "english-dev"),
-        lambda score: score.measure.protocol == "xtreme",
-    ]
-    return max(candidates, key=lambda score: [is_met(score) for is_met in preferences], default=None)
+
+    def preference(score: TaskScore) -> tuple[bool, bool, bool]:
+        measure = score.measure
+        return measure.split == "test", measure.selection in (None, "english-dev"), measure.protocol == "xtreme"
+
+    return max(candidates, key=preference, default=None)
 
 
-def _task_cell(scores: Sequence[TaskScore], task: str, score: TaskScore | None) -> LeaderboardCell:
-    if score is None:
-        return EMPTY
-    cell = _cell(score)
-    if score.measure.metric is not QA_MEAN:
+def _task_cell(scores: Sequence[TaskScore], task: str, setting: str) -> LeaderboardCell:
+    cell = _cell(_pick(scores, task, XTREME_7[task], setting))
+    if cell is EMPTY or XTREME_7[task] is not QA_MEAN:
         return cell
-    parts = [_pick(scores, task, metric, score.measure.setting) for metric in ("f1", "exact_match")]
-    return LeaderboardCell(" / ".join(f"{part.mean:.1f}" for part in parts if part), cell.small, cell.title, cell.notes)
+    parts = [_pick(scores, task, metric, setting) for metric in ("f1", "exact_match")]
+    return replace(cell, text=" / ".join(f"{part.mean:.1f}" for part in parts if part))
 
 
 def _cell(score: TaskScore | None) -> LeaderboardCell:
@@ -272,7 +246,12 @@ def _cell(score: TaskScore | None) -> LeaderboardCell:
         notes.append(f"Measured on the {measure.split} set{caveat}.")
     if measure.selection not in (None, "english-dev"):
         notes.append(f"The model was selected by {measure.selection}, not by the English dev set.")
-    return _spread_cell(score.seeds, _title(score), f"{_at_layer(score)} {_coverage(score)}".strip(), tuple(notes))
+    return _spread_cell(
+        score.seeds,
+        f"{score.description}, {score.coverage}",
+        f"{_at_layer(score)} {_coverage(score)}".strip(),
+        tuple(notes),
+    )
 
 
 def _alignment_cell(scores: Sequence[TaskScore]) -> LeaderboardCell:
@@ -283,7 +262,9 @@ def _alignment_cell(scores: Sequence[TaskScore]) -> LeaderboardCell:
         if measured == ("aer", PROTOCOLS["ot"], "test") and scored:
             part = "" if len(scored) == len(ALIGNMENT_PAIRS) else f" ({len(scored)} of {len(ALIGNMENT_PAIRS)})"
             return LeaderboardCell(
-                f"{fmean(spread.mean for spread in scored):.1f}", _at_layer(score) + part, _title(score)
+                f"{fmean(spread.mean for spread in scored):.1f}",
+                _at_layer(score) + part,
+                f"{score.description}, {score.coverage}",
             )
     return EMPTY
 
@@ -307,12 +288,3 @@ def _at_layer(score: TaskScore) -> str:
 
 def _coverage(score: TaskScore) -> str:
     return "" if score.is_complete else f"({score.coverage})"
-
-
-def _title(score: TaskScore) -> str:
-    layer = f", layer {score.layer}" if score.layer is not None else ""
-    return f"{score.measure.description}{layer}, {score.coverage}"
-
-
-def _short(metric: str) -> str:
-    return {"accuracy": "acc.", "f1": "F1"}.get(metric, metric)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,31 +75,24 @@ def paper_citations() -> dict[str, str]:
 def published_rows() -> Sequence[PublishedRow]:
     """Return every row of every table, in the order of the papers."""
     notes = _stored()["notes"]
-    return tuple(
-        PublishedRow(
-            table["paper"],
-            table["table"],
-            row["model"],
-            row.get("size"),
-            table["setting"],
-            table["seeds"],
-            table["protocol"],
-            row.get("selection", table.get("selection")),
-            row.get("source"),
-            row.get("parameters"),
-            tuple(notes[name] for name in (*row.get("notes", []), *table.get("notes", []))),
-            {column: value for column, value in zip(table["columns"], row["values"], strict=True) if value is not None},
-        )
-        for table in _stored()["tables"]
-        for row in table["rows"]
-    )
+    rows = []
+    for table in _stored()["tables"]:
+        for row in table["rows"]:
+            merged = {**table, **row}
+            merged["notes"] = tuple(notes[name] for name in (*row.get("notes", []), *table.get("notes", [])))
+            values = zip(table["columns"], row["values"], strict=True)
+            merged["values"] = {column: value for column, value in values if value is not None}
+            facts: dict[str, Any] = {field.name: merged.get(field.name) for field in fields(PublishedRow)}
+            rows.append(PublishedRow(**facts))
+    return rows
 
 
-def published_table(paper: str, *tables: str, setting: str | None = None) -> list[PublishedRow]:
-    """Return the rows of some tables of a paper, optionally of one setting."""
-    return [
-        row for row in published_rows() if row.paper == paper and row.table in tables and setting in (None, row.setting)
-    ]
+def published_table(
+    paper: str, *tables: str, setting: str | None = None, models: Sequence[str] = ()
+) -> list[PublishedRow]:
+    """Return the rows of some tables of a paper, optionally of one setting or of some models."""
+    rows = [row for row in published_rows() if row.paper == paper and row.table in tables]
+    return [row for row in rows if setting in (None, row.setting) and (not models or row.model in models)]
 
 
 @cache

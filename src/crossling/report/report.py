@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import ChainMap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,10 @@ from crossling.evaluate.significance import ModelPredictions, compare_models
 from crossling.report import sections
 from crossling.report.analysis import TITLES, TRAINING_DATA_GROUPS
 from crossling.report.charts import PALETTE, alignment_grid
-from crossling.report.curves import RunView, chance_accuracy, layer_charts, scatter_charts, training_charts
+from crossling.report.curves import layer_charts, scatter_charts, training_charts
 from crossling.report.leaderboard import build_leaderboards
 from crossling.report.published import paper_citations
-from crossling.report.runs import ReportRun, collect_runs
+from crossling.report.runs import ReportRun, chance_accuracy, collect_runs
 
 LEARNED_AUC = 0.7  # below it, coloured tokens would show noise
 HTML_SUFFIXES, MARKDOWN_SUFFIX = (".html", ".htm"), ".md"
@@ -82,31 +83,30 @@ def _write(path: Path, environment: Environment, template: str, context: dict[st
 
 def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
     """Everything that the templates use."""
-    runs, showcases = collect_runs(folders)
-    views = [RunView(run, index % len(PALETTE)) for index, run in enumerate(runs)]
-    entries = [view.entry for view in views]
-    runs_and_entries = [(view.run, view.entry) for view in views]
-    chance = next((each["chance"] for each in showcases if "chance" in each), chance_accuracy(runs))
-    leaderboards = build_leaderboards(entries)
+    found, showcases = collect_runs(folders)
+    runs = [replace(run, colour=index % len(PALETTE)) for index, run in enumerate(found)]
+    showcase = ChainMap(*showcases)  # of several, the first counts
+    chance = showcase.get("chance", chance_accuracy(runs))
+    leaderboards = build_leaderboards(runs)
     return {
-        "title": next((each["title"] for each in showcases if "title" in each), "How cross-lingual is it?"),
-        "subtitle": next((each["subtitle"] for each in showcases if "subtitle" in each), ""),
-        "runs": views,
+        "title": showcase.get("title", "How cross-lingual is it?"),
+        "subtitle": showcase.get("subtitle", ""),
+        "runs": runs,
         "chance": chance,
         "leaderboards": leaderboards,
         "footnotes": Footnotes(),
         "papers": paper_citations() if leaderboards else {},
-        "tasks": sections.task_sections(entries),
-        "families": sections.family_heatmaps(entries),
-        "cross_lingual_qa": sections.cross_lingual_qa(runs_and_entries),
-        "training_data": sections.training_data_rows(runs_and_entries),
+        "tasks": sections.task_sections(runs),
+        "families": sections.family_heatmaps(runs),
+        "cross_lingual_qa": sections.cross_lingual_qa(runs),
+        "training_data": sections.training_data_rows(runs),
         "training_data_groups": TRAINING_DATA_GROUPS,
-        "continued_training": sections.continued_training(runs_and_entries),
-        "comparisons": compare_models([_predictions(view) for view in views]),
+        "continued_training": sections.continued_training(runs),
+        "comparisons": compare_models([_predictions(run) for run in runs]),
         "titles": TITLES,
-        "scatter_charts": scatter_charts(runs_and_entries),
-        "training_charts": training_charts(views),
-        "layer_charts": layer_charts(views, chance),
+        "scatter_charts": scatter_charts(runs),
+        "training_charts": training_charts(runs),
+        "layer_charts": layer_charts(runs, chance),
         "showcases": showcases,
         "alignment_grid": alignment_grid,
         "learned_auc": LEARNED_AUC,
@@ -115,13 +115,13 @@ def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def _predictions(view: RunView) -> ModelPredictions:
+def _predictions(run: ReportRun) -> ModelPredictions:
     layers = {
         (score.measure.task, f"{score.measure.protocol}/{score.measure.metric}"): score.layer
-        for score in view.scores
+        for score in run.scores
         if score.layer is not None
     }
-    return ModelPredictions(view.name, view.run.folders, layers)
+    return ModelPredictions(run.name, run.folders, layers)
 
 
 def _facts(runs: Sequence[ReportRun], showcases: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Read the folders of a report: runs with their metrics, scores, and examples."""
+"""Runs of a report with their metrics, scores and examples, read from folders."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from crossling.core.errors import BadInput
+from crossling.core.progress import format_count, format_duration
+from crossling.evaluate.retrieval import PLUG_IN
+from crossling.evaluate.word_alignment import PROTOCOLS
 from crossling.report import showcase
+from crossling.report.analysis import TaskScore, task_scores
 from crossling.report.showcase import Showcase
 from crossling.tasks import scores
-from crossling.tasks.scores import ScoreRow
+from crossling.tasks.scores import LayerSummary, ScoreRow, summarize_layers
 
 _SYNTHETIC = re.compile(r"q[a-t][a-z]")  # private-use codes of crossling synth
 
@@ -36,6 +42,106 @@ class ReportRun:
     cost: dict[str, Any] = field(default_factory=dict)  # of a finished run
     parameters: int | None = None  # of the encoder
     folders: list[Path] = field(default_factory=list)  # that may contain its predictions
+    colour: int = 0  # position in the palette of the page
+
+    @cached_property
+    def scores(self) -> list[TaskScore]:
+        return task_scores(self.rows)
+
+    @cached_property
+    def retrieval(self) -> LayerSummary | None:
+        return self._summary("tatoeba", "accuracy")
+
+    @cached_property
+    def chance(self) -> float | None:
+        """Retrieval accuracy of random guesses, averaged like the scores."""
+        return chance_accuracy([self])
+
+    @cached_property
+    def alignment(self) -> LayerSummary | None:
+        return self._summary("word-alignment", "aer")
+
+    @cached_property
+    def pairs(self) -> int:
+        """Number of directed language pairs in the retrieval mean."""
+        return len({(row["language"], row.get("direction")) for row in self._rows(self.retrieval)})
+
+    @cached_property
+    def training(self) -> dict[str, str]:
+        """Steps, tokens, time and throughput from the metrics of the run."""
+        last = self.metrics[-1] if self.metrics else {}
+        speeds = [row["tokens_per_second"] for row in self.metrics if "tokens_per_second" in row]
+        facts = {
+            "steps": f"{last['step']:,}" if last else "",
+            "tokens": format_count(last["tokens"]) if "tokens" in last else "",
+            "time": format_duration(last["seconds"]) if "seconds" in last else "",
+            "tokens/s": f"{median(speeds):,.0f}" if speeds else "",
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
+    @cached_property
+    def cost_facts(self) -> dict[str, str]:
+        """Parameters, FLOPs in both conventions, MFU and hardware of a finished run."""
+        machines = self.cost.get("machines") or {}
+        facts = {
+            "parameters": format_count(self.parameters) if self.parameters else "",
+            **{f"FLOPs, {kind}": f"{number:.2g}" for kind, number in self.cost.get("flops", {}).items()},
+            "MFU": f"{self.cost['mfu']:.2f}" if self.cost.get("mfu") else "",
+            "machines": ", ".join(f"{format_duration(spent)} on {name}" for name, spent in machines.items()),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
+    @cached_property
+    def layers(self) -> list[tuple[int, float | None, float | None]]:
+        """(layer, retrieval accuracy, AER) of every layer."""
+        retrieval = self.retrieval.by_layer if self.retrieval else {}
+        alignment = self.alignment.by_layer if self.alignment else {}
+        return [(layer, retrieval.get(layer), alignment.get(layer)) for layer in sorted({*retrieval, *alignment})]
+
+    @cached_property
+    def heatmap(self) -> dict[str, Any] | None:
+        """Retrieval accuracy by (query language, target language) at the best layer, without pairs with English."""
+        if self.retrieval is None:
+            return None
+        by_pair = defaultdict(list)  # the seeds of a run are averaged
+        layer = self.retrieval.best_layer
+        for row in self._rows(self.retrieval):
+            direction = row.get("direction")
+            if row["layer"] == layer and direction not in (None, "en-xx", "xx-en"):
+                query, target = (row["language"] if code == "xx" else code for code in direction.split("-", 1))
+                by_pair[query, target].append(row["value"])
+        values = {pair: fmean(seeds) for pair, seeds in by_pair.items()}
+        if not values:
+            return None
+        queries, targets = (sorted({pair[side] for pair in values}) for side in (0, 1))
+        return {"rows": queries, "columns": targets, "values": values}
+
+    def _summary(self, task: str, metric: str) -> LayerSummary | None:
+        """Scores by layer on the test set, of the protocol that has the most layers."""
+        candidates = [
+            each
+            for each in summarize_layers(self.rows)
+            if (each.task, each.metric, each.split) == (task, metric, "test") and each.protocol != PLUG_IN
+        ]
+        # Of several alignment methods, prefer the one that the papers use.
+        return max(candidates, key=lambda each: (each.protocol == PROTOCOLS["ot"], len(each.by_layer)), default=None)
+
+    def _rows(self, measure: LayerSummary | None) -> list[ScoreRow]:
+        if measure is None:
+            return []
+        return [
+            row
+            for row in self.rows
+            if (row["task"], row.get("protocol", ""), row["metric"], row.get("split", "test"), row.get("pooling"))
+            == (measure.task, measure.protocol, measure.metric, measure.split, measure.pooling)
+        ]
+
+
+def chance_accuracy(runs: Sequence[ReportRun]) -> float | None:
+    """Mean retrieval accuracy of random guesses in percent, or None without retrieval scores."""
+    rows = (row for run in runs for row in run.rows if row["task"] == "tatoeba" and "examples" in row)
+    values = [100 / row["examples"] for row in rows]
+    return fmean(values) if values else None
 
 
 def collect_runs(folders: Sequence[Path]) -> tuple[list[ReportRun], list[Showcase]]:

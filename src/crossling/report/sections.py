@@ -6,7 +6,7 @@ Everything is computed here from the rows of scores. The templates only arrange 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -24,7 +24,7 @@ from crossling.report.analysis import (
     group_by_family,
     group_by_training_data,
 )
-from crossling.report.leaderboard import LeaderboardEntry
+from crossling.report.leaderboard import retrieval_scores
 from crossling.report.published import PublishedRow, published_rows
 from crossling.report.runs import ReportRun
 
@@ -63,23 +63,23 @@ class HeatmapRow:
 
 
 @dataclass(frozen=True)
-class Heatmap:
-    """Languages across, models down."""
-
-    columns: list[str]
-    rows: list[HeatmapRow]
-
-
-@dataclass(frozen=True)
 class ScoreBar:
     """A mean over languages with its interval."""
 
-    name: str
-    colour: int
-    value: float
-    low: float | None
-    high: float | None
-    text: str
+    run: ReportRun
+    score: TaskScore
+
+    @property
+    def text(self) -> str:
+        score, seeds = self.score, self.score.seeds
+        text = f"{seeds.mean:.1f}"
+        if seeds.deviation is not None:
+            text += f" ± {seeds.deviation:.1f}, median {seeds.median:.1f}, {len(seeds.values)} seeds"
+        if score.interval is not None:
+            several = "interval of the mean for independent languages"
+            kind = "95% interval" if len(score.mean_languages) == 1 else several
+            text += f"; {kind}: {score.interval[0]:.1f} to {score.interval[1]:.1f}"
+        return f"{text}; {score.coverage}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class MetricCard:
     measure: Measure
     description: str
     span: tuple[float, float]  # smallest and largest score
-    heatmaps: list[Heatmap]
+    column_blocks: list[list[str]]  # languages across, one heatmap for each block
+    rows: list[HeatmapRow]  # models down
     bars: list[ScoreBar]
 
 
@@ -97,28 +98,26 @@ class MetricCard:
 class TaskSection:
     """One task of the page."""
 
-    task: str
     title: str
-    first: MetricCard
-    more: list[MetricCard]  # other metrics and settings
+    cards: list[MetricCard]  # the main metric first, then other metrics and settings
 
 
-def task_sections(entries: Sequence[LeaderboardEntry]) -> list[TaskSection]:
+def task_sections(runs: Sequence[ReportRun]) -> list[TaskSection]:
     """Return a section for every task, with scores by language.
 
     Retrieval has a section for each direction. Pairs without English are shown in another heatmap.
     """
     measures: dict[tuple[str, str | None], list[Measure]] = {}
-    for measure in dict.fromkeys(score.measure for entry in entries for score in entry.scores):
+    for measure in dict.fromkeys(score.measure for run in runs for score in run.scores):
         lists_or_pairs = measure.task.startswith("tatoeba") and (measure.task != "tatoeba" or not measure.direction)
         if measure.metric is not QA_MEAN and not lists_or_pairs:
             measures.setdefault((measure.task, measure.direction), []).append(measure)
     sections = []
-    for (task, direction), of_task in measures.items():
-        cards = sorted((_card(measure, entries) for measure in of_task), key=_rank)
+    for task, direction in sorted(measures, key=lambda key: [*TITLES, key[0]].index(key[0])):
+        cards = sorted((_card(measure, runs) for measure in measures[task, direction]), key=_rank)
         title = TITLES.get(task, task) + (f" {direction.replace('-', '→')}" if direction else "")
-        sections.append(TaskSection(task, title, cards[0], cards[1:]))
-    return sorted(sections, key=lambda section: [*TITLES, section.task].index(section.task))
+        sections.append(TaskSection(title, cards))
+    return sections
 
 
 def _rank(card: MetricCard) -> tuple[bool, bool]:
@@ -128,16 +127,19 @@ def _rank(card: MetricCard) -> tuple[bool, bool]:
     return not is_official, (measure.task, measure.protocol) == ("tatoeba", "xtreme")
 
 
-def main_scores(entry: LeaderboardEntry) -> dict[str, TaskScore]:
+def main_scores(run: ReportRun) -> dict[str, TaskScore]:
     """Return one score for each fine-tuned task: XTREME's metric; for QA, the mean of F1 and exact match."""
     scores: dict[str, TaskScore] = {}
-    for score in entry.scores:
+    for score in run.scores:
         measure = score.measure
         if measure.setting == "training-free" or measure.protocol not in ("xtreme", "glue"):
             continue
         if measure.task not in scores or measure.metric is QA_MEAN:
             scores[measure.task] = score
     return dict(sorted(scores.items(), key=lambda item: [*TITLES, item[0]].index(item[0])))
+
+
+FamilyScores = dict[tuple[str, str], LanguageGroup]  # by family and title of the task
 
 
 @dataclass(frozen=True)
@@ -152,29 +154,42 @@ class GroupHeatmap:
     signed: bool = False  # a difference
 
 
-def family_heatmaps(entries: Sequence[LeaderboardEntry]) -> list[GroupHeatmap]:
+def family_heatmaps(runs: Sequence[ReportRun]) -> list[GroupHeatmap]:
     """Return a heatmap of families and tasks for each run, then differences from the first run (XY-LENT, Figure 3)."""
-    by_run: list[tuple[LeaderboardEntry, dict[str, dict[str, LanguageGroup]]]] = []
-    for entry in entries:
-        columns = {}
-        for task, score in main_scores(entry).items():
-            groups = group_by_family(score.language_means)
-            if len(groups) > 1:
-                columns[TITLES.get(task, task)] = {group.name: group for group in groups}
-        if columns:
-            by_run.append((entry, columns))
-    maps = [_family_map(entry.name, entry.colour, columns) for entry, columns in by_run]
-    if len(by_run) > 1:
-        (base, first), *others = by_run
-        for entry, columns in others:
-            maps.append(_difference_map(f"{entry.name} minus {base.name}", first, columns))
+    by_run: list[tuple[ReportRun, FamilyScores]] = []
+    for run in runs:
+        by_task = {task: group_by_family(score.language_means) for task, score in main_scores(run).items()}
+        scores = {
+            (group.name, TITLES.get(task, task)): group
+            for task, groups in by_task.items()
+            if len(groups) > 1
+            for group in groups
+        }
+        if scores:
+            by_run.append((run, scores))
+    maps = []
+    for run, scores in by_run:
+        values = [group.value for group in scores.values()]
+        span = min(values), max(values)
+        shades = {key: _shade(group.value, span) for key, group in scores.items()}
+        maps.append(_family_map(run.name, run.colour, scores, shades))
+    for run, scores in by_run[1:]:
+        base, first = by_run[0]
+        differences = {
+            key: replace(group, value=scores[key].value - group.value)
+            for key, group in first.items()
+            if key in scores and scores[key].languages == group.languages
+        }
+        largest = max((abs(group.value) for group in differences.values()), default=0) or 1
+        shades = {key: abs(group.value) / largest for key, group in differences.items()}
+        maps.append(_family_map(f"{run.name} minus {base.name}", None, differences, shades, signed=True))
     return [heatmap for heatmap in maps if heatmap.columns]
 
 
-def cross_lingual_qa(runs: Sequence[tuple[ReportRun, LeaderboardEntry]]) -> list[GroupHeatmap]:
+def cross_lingual_qa(runs: Sequence[ReportRun]) -> list[GroupHeatmap]:
     """Return MLQA's F1 by language of the text (down) and of the question (across), for each run."""
     maps = []
-    for run, entry in runs:
+    for run in runs:
         scores: dict[tuple[str, str], list[float]] = {}
         for row in run.rows:
             if (row["task"], row["metric"], row.get("protocol"), row.get("split")) == ("mlqa", "f1", "xtreme", "test"):
@@ -184,11 +199,11 @@ def cross_lingual_qa(runs: Sequence[tuple[ReportRun, LeaderboardEntry]]) -> list
             values = {pair: fmean(seeds) for pair, seeds in scores.items()}
             span = min(values.values()), max(values.values())
             cells = {
-                pair: HeatmapCell(value, _shade(value, span, False), "text – question: " + " – ".join(pair))
+                pair: HeatmapCell(value, _shade(value, span), "text – question: " + " – ".join(pair))
                 for pair, value in values.items()
             }
             texts, questions = (family_order({pair[side] for pair in values}) for side in (0, 1))
-            maps.append(GroupHeatmap(entry.name, entry.colour, questions, texts, cells))
+            maps.append(GroupHeatmap(run.name, run.colour, questions, texts, cells))
     return maps
 
 
@@ -196,24 +211,19 @@ def cross_lingual_qa(runs: Sequence[tuple[ReportRun, LeaderboardEntry]]) -> list
 class TrainingDataRow:
     """Scores of one run on one task, by group of languages."""
 
-    run: str
-    colour: int
-    task: str
-    description: str
+    run: ReportRun
+    score: TaskScore
     groups: dict[str, LanguageGroup]
 
 
-def training_data_rows(runs: Sequence[tuple[ReportRun, LeaderboardEntry]]) -> list[TrainingDataRow]:
+def training_data_rows(runs: Sequence[ReportRun]) -> list[TrainingDataRow]:
     """Return the scores of languages with bitext, with text only, and unseen, where there are several groups."""
     rows = []
-    for run, entry in runs:
-        if not run.data:
-            continue
-        for task, score in {**main_scores(entry), **_retrieval(entry)}.items():
+    for run in runs:
+        for score in _scores_by_task(run).values() if run.data else ():
             groups = group_by_training_data(score.language_means, run.data)
             if len(groups) > 1:
-                names = entry.name, entry.colour, TITLES.get(task, task), _description(score)
-                rows.append(TrainingDataRow(*names, {group.name: group for group in groups}))
+                rows.append(TrainingDataRow(run, score, {group.name: group for group in groups}))
     return rows
 
 
@@ -228,75 +238,56 @@ class ContinuedTraining:
     changes: list[LanguageChange]
 
 
-def continued_training(runs: Sequence[tuple[ReportRun, LeaderboardEntry]]) -> list[ContinuedTraining]:
+def continued_training(runs: Sequence[ReportRun]) -> list[ContinuedTraining]:
     """Compare runs with the run of the page that they were initialized from, by language (XY-LENT, Table 6)."""
     comparisons = []
-    for run, entry in runs:
-        origin = next((other for other in runs if run.init and _is_run(other[0], run.init)), None)
-        if origin is None or origin[0] is run:
+    for run in runs:
+        init = run.init
+        origin = next((other for other in runs if init and _is_run(other.path, init)), None)
+        if origin is None or origin is run:
             continue
-        before, after = ({**main_scores(each), **_retrieval(each)} for each in (origin[1], entry))
+        before, after = _scores_by_task(origin), _scores_by_task(run)
         for task in before.keys() & after.keys():
             if changes := compare_languages(before[task].language_means, after[task].language_means):
-                names = origin[1].name, entry.name, TITLES.get(task, task)
+                names = origin.name, run.name, TITLES.get(task, task)
                 comparisons.append(ContinuedTraining(*names, after[task].measure.description, changes))
     return sorted(comparisons, key=lambda each: (each.after, each.task))
 
 
-def _is_run(run: ReportRun, init: str) -> bool:
-    return bool(run.path) and (run.path == init or Path(run.path).resolve() == Path(init).resolve())
+def _is_run(path: str, init: str) -> bool:
+    return bool(path) and (path == init or Path(path).resolve() == Path(init).resolve())
 
 
-def _retrieval(entry: LeaderboardEntry) -> dict[str, TaskScore]:
-    """Return the Tatoeba score of all languages from English, or that of pairs without English."""
-    candidates = [
-        score
-        for score in entry.scores
-        if score.measure.task == "tatoeba" and score.measure.protocol == "sweep" and score.measure.pooling == "mean"
-    ]
-    candidates.sort(key=lambda score: score.measure.direction != "en-xx")
-    return {"tatoeba": candidates[0]} if candidates else {}
+def _scores_by_task(run: ReportRun) -> dict[str, TaskScore]:
+    """Return the main scores, and Tatoeba of all languages from English or else of pairs without English."""
+    retrieval = sorted(retrieval_scores(run), key=lambda score: score.measure.direction != "en-xx")[:1]
+    return main_scores(run) | {score.measure.task: score for score in retrieval}
 
 
-def _card(measure: Measure, entries: Sequence[LeaderboardEntry]) -> MetricCard:
-    scored = [(entry, score) for entry in entries for score in entry.scores if score.measure == measure]
+def _card(measure: Measure, runs: Sequence[ReportRun]) -> MetricCard:
+    scored = [(run, score) for run in runs for score in run.scores if score.measure == measure]
     codes = family_order(dict.fromkeys(code for _, score in scored for code in score.languages))
     published = [(row, _match_codes(codes, languages)) for row, languages in _published_scores(measure)]
     values = [spread.mean for _, score in scored for spread in score.languages.values()]
     values += [value for _, languages in published for value in languages.values()]
     span = min(values), max(values)
-    rows = [
-        HeatmapRow(
-            entry.name,
-            {
-                code: HeatmapCell(
-                    spread.mean, _shade(spread.mean, span, measure.lower_is_better), _tooltip(code, score)
-                )
-                for code, spread in score.languages.items()
-            },
-            colour=entry.colour,
-            title=_description(score),
-        )
-        for entry, score in scored
-    ]
-    rows += [
-        HeatmapRow(
-            row.name,
-            {
-                code: HeatmapCell(value, _shade(value, span, measure.lower_is_better), code)
-                for code, value in languages.items()
-            },
-            row.reference,
-            title=row.description,
-        )
-        for row, languages in published
-    ]
+
+    def cell(value: float, title: str) -> HeatmapCell:
+        return HeatmapCell(value, _shade(value, span, measure.lower_is_better), title)
+
+    rows = []
+    for run, score in scored:
+        cells = {code: cell(spread.mean, _tooltip(code, score)) for code, spread in score.languages.items()}
+        rows.append(HeatmapRow(run.name, cells, colour=run.colour, title=score.description))
+    for row, languages in published:
+        cells = {code: cell(value, code) for code, value in languages.items()}
+        rows.append(HeatmapRow(row.name, cells, row.reference, title=row.description))
     width = MAX_PAIRS if any("-" in code for code in codes) else MAX_LANGUAGES
-    heatmaps = [Heatmap(codes[start : start + width], rows) for start in range(0, len(codes), width)]
-    bars = [_bar(entry, score) for entry, score in scored]
+    blocks = [codes[start : start + width] for start in range(0, len(codes), width)]
+    bars = [ScoreBar(run, score) for run, score in scored]
     layers = {score.layer for _, score in scored if score.layer is not None}
     at_layers = f", each at its best layer ({', '.join(map(str, sorted(layers)))})" if layers else ""
-    return MetricCard(measure, measure.description + at_layers, span, heatmaps, bars)
+    return MetricCard(measure, measure.description + at_layers, span, blocks, rows, bars)
 
 
 def _published_scores(measure: Measure) -> list[tuple[PublishedRow, dict[str, float]]]:
@@ -333,18 +324,6 @@ def _is_shown(row: PublishedRow, measure: Measure) -> bool:
     return (row.model, row.size) in PUBLISHED_MODELS and same_setting and "[CLS]" not in row.protocol
 
 
-def _bar(entry: LeaderboardEntry, score: TaskScore) -> ScoreBar:
-    low, high = score.interval or (None, None)
-    seeds = score.seeds
-    text = f"{seeds.mean:.1f}"
-    if seeds.deviation is not None:
-        text += f" ± {seeds.deviation:.1f}, median {seeds.median:.1f}, {len(seeds.values)} seeds"
-    if low is not None and high is not None:
-        kind = "95% interval" if len(score.mean_languages) == 1 else "interval of the mean for independent languages"
-        text += f"; {kind}: {low:.1f} to {high:.1f}"
-    return ScoreBar(entry.name, entry.colour, seeds.mean, low, high, f"{text}; {score.coverage}")
-
-
 def _tooltip(code: str, score: TaskScore) -> str:
     spread = score.languages[code]
     text = f"{code}: {spread.mean:.2f}"
@@ -356,45 +335,15 @@ def _tooltip(code: str, score: TaskScore) -> str:
     return text
 
 
-def _description(score: TaskScore) -> str:
-    return score.measure.description + (f", layer {score.layer}" if score.layer is not None else "")
-
-
-def _shade(value: float, span: tuple[float, float], lower_is_better: bool) -> float:
+def _shade(value: float, span: tuple[float, float], lower_is_better: bool = False) -> float:
     low, high = span
     share = (value - low) / ((high - low) or 1)
     return MIN_SHADE + (1 - MIN_SHADE) * (1 - share if lower_is_better else share)
 
 
-def _family_map(name: str, colour: int | None, columns: Mapping[str, Mapping[str, LanguageGroup]]) -> GroupHeatmap:
-    values = [group.value for groups in columns.values() for group in groups.values()]
-    span = min(values), max(values)
-    cells = {
-        (family, task): HeatmapCell(group.value, _shade(group.value, span, False), ", ".join(group.languages))
-        for task, groups in columns.items()
-        for family, group in groups.items()
-    }
-    return GroupHeatmap(name, colour, [*columns], _families(cells), cells)
-
-
-def _difference_map(
-    name: str, first: Mapping[str, Mapping[str, LanguageGroup]], second: Mapping[str, Mapping[str, LanguageGroup]]
+def _family_map(
+    name: str, colour: int | None, groups: FamilyScores, shades: Mapping[tuple[str, str], float], signed: bool = False
 ) -> GroupHeatmap:
-    differences = {
-        (family, task): (second[task][family].value - group.value, group)
-        for task, groups in first.items()
-        if task in second
-        for family, group in groups.items()
-        if family in second[task] and second[task][family].languages == group.languages
-    }
-    largest = max((abs(value) for value, _ in differences.values()), default=0) or 1
-    cells = {
-        key: HeatmapCell(value, abs(value) / largest, ", ".join(group.languages))
-        for key, (value, group) in differences.items()
-    }
-    columns = list(dict.fromkeys(task for _, task in cells))
-    return GroupHeatmap(name, None, columns, _families(cells), cells, signed=True)
-
-
-def _families(cells: Mapping[tuple[str, str], HeatmapCell]) -> list[str]:
-    return [family for family in FAMILIES if family in {family for family, _ in cells}]
+    cells = {key: HeatmapCell(group.value, shades[key], ", ".join(group.languages)) for key, group in groups.items()}
+    tasks, present = list(dict.fromkeys(task for _, task in cells)), {family for family, _ in cells}
+    return GroupHeatmap(name, colour, tasks, [family for family in FAMILIES if family in present], cells, signed)

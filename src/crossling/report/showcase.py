@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import mannwhitneyu
 
 from crossling.core.errors import BadInput
 from crossling.data.batches import TokenizedExamples
@@ -65,10 +66,7 @@ _PARTS: dict[str, Any] = {
     "neighbours": [
         {"query": str, "language": str, "truth": str, "candidates": [{"text": str, "score": NUMBER, "right": bool}]}
     ],
-    "rtd": {
-        "auc": NUMBER,
-        "sentences": [{"tokens": [str], "replaced": [bool], "probability": [NUMBER]}],
-    },
+    "rtd": {"auc": NUMBER, "sentences": [{"tokens": [str], "replaced": [bool], "probability": [NUMBER]}]},
 }
 
 
@@ -209,8 +207,6 @@ def area_under_roc(score_P: np.ndarray, positive_P: np.ndarray) -> float:
     """Area under the ROC curve: how often a positive outranks a negative. A tie counts half."""
     if positive_P.all() or not positive_P.any():
         return 0.5
-    _, index_P, times = np.unique(score_P, return_inverse=True, return_counts=True)
-    rank_P = (np.cumsum(times) - (times - 1) / 2)[index_P]  # mean rank of equal scores
-    positives = int(positive_P.sum())
-    outranked = rank_P[positive_P].sum() - positives * (positives + 1) / 2
-    return float(outranked / (positives * (len(positive_P) - positives)))
+    positives, negatives = score_P[positive_P], score_P[~positive_P]
+    outranked = mannwhitneyu(positives, negatives, method="asymptotic").statistic
+    return float(outranked / (len(positives) * len(negatives)))
