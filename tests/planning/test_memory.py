@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crossling.core.hardware import ACCELERATORS, GIB
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder import Block
-from crossling.objectives.objective import block_bytes
+from crossling.objectives.cost import block_bytes
 from crossling.planning.estimate import estimate_memory, fit_to_memory, tokens_at_once
 from crossling.recipes import infoxlm, veco, xlm_e, xlm_r
 from crossling.recipes.network import ObjectiveLoad, build_meta_network

@@ -61,9 +61,8 @@ class KVCache(NamedTuple):
 
     def update(self, key_BLHK: Tensor, value_BLHK: Tensor) -> tuple[Tensor, Tensor]:
         """Append the keys and values of new tokens and return those of all tokens, [B, T, H, K]."""
-        key, value = self.cache.self_attention_cache.update(
-            key_BLHK.transpose(1, 2), value_BLHK.transpose(1, 2), self.layer
-        )
+        new = key_BLHK.transpose(1, 2), value_BLHK.transpose(1, 2)
+        key, value = self.cache.self_attention_cache.update(*new, self.layer)
         return key.transpose(1, 2), value.transpose(1, 2)
 
     def paired(self, project: Callable[[Tensor], tuple[Tensor, ...]], paired_BTD: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,9 +133,8 @@ class CrossAttention(nn.Module):
 
 def uses_attention_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> bool:
     """Return True if the fused kernel computes attention on this device in this precision."""
-    if kernel is None or head_width not in HEAD_WIDTHS or dtype not in (torch.bfloat16, torch.float16):
-        return False
-    return supports_kernels(device)
+    is_supported = head_width in HEAD_WIDTHS and dtype in (torch.bfloat16, torch.float16)
+    return kernel is not None and is_supported and supports_kernels(device)
 
 
 def compute_attention(

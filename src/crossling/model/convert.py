@@ -12,22 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
+import transformers
 from torch import nn
-from transformers import (
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForPreTraining,
-    ElectraConfig,
-    ElectraForPreTraining,
-    PreTrainedConfig,
-    PreTrainedModel,
-    XLMRobertaConfig,
-    XLMRobertaForMaskedLM,
-    XLMRobertaModel,
-)
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from crossling.core.errors import BadInput
 from crossling.core.hub import WEIGHT_FILES, get_model_folder
@@ -38,9 +28,7 @@ from crossling.model.pretrained import load_pretrained, load_pretrained_config
 
 # Names of the dense layer and the norm in the language model head of each family.
 FAMILIES = {
-    "xlm-roberta": ("lm_head.dense", "lm_head.layer_norm"),
-    "roberta": ("lm_head.dense", "lm_head.layer_norm"),
-    "camembert": ("lm_head.dense", "lm_head.layer_norm"),
+    **dict.fromkeys(("xlm-roberta", "roberta", "camembert"), ("lm_head.dense", "lm_head.layer_norm")),
     "bert": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
     "electra": ("generator_predictions.dense", "generator_predictions.LayerNorm"),
 }
@@ -58,6 +46,13 @@ REQUIRED_CROSSLING: dict[str, Any] = {
     "relative_positions": False,
     "cross_attention": False,
     "output_layer": None,
+}
+# Settings that both have: our name, and that of Hugging Face.
+COMMON_SETTINGS = {
+    **{name: name for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")},
+    **{name: name for name in ("intermediate_size", "initializer_range", "layer_norm_eps")},
+    **{name: name for name in ("pad_token_id", "bos_token_id", "eos_token_id")},
+    **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
 }
 
 
@@ -82,55 +77,51 @@ def from_huggingface(path: str | Path) -> ConvertedModel:
     """
     folder = get_model_folder(path, WEIGHT_FILES)
     head = _find_head(load_pretrained_config(folder, path), path)
-    auto_classes = {"lm": AutoModelForMaskedLM, "rtd": AutoModelForPreTraining, None: AutoModel}
-    network: Any = load_pretrained(folder, path, auto_classes[head])
+    auto_classes = {"lm": transformers.AutoModelForMaskedLM, "rtd": transformers.AutoModelForPreTraining}
+    network: Any = load_pretrained(folder, path, auto_classes.get(head, transformers.AutoModel))
     if isinstance(network.config, CrosslingConfig):
-        heads = {name: getattr(network, name, None) for name in ("lm_head", "rtd_head")}
+        heads: dict[str, Any] = {name: getattr(network, name, None) for name in ("lm_head", "rtd_head")}
         return ConvertedModel(network.config, network.base_model, **heads)
     config = _to_crossling_config(network)
     encoder = CrosslingModel(config).eval()
     _import_encoder(encoder, network.base_model)
-    if head == "lm":
-        return ConvertedModel(config, encoder, lm_head=_lm_head(network, config, path))
-    return ConvertedModel(config, encoder, rtd_head=_rtd_head(network, config) if head == "rtd" else None)
+    if not head:
+        return ConvertedModel(config, encoder)
+    module = (LMHead if head == "lm" else RTDHead)(config).eval()
+    for ours, theirs in _head_pairs(module, network):
+        ours.load_state_dict(theirs.state_dict())
+    if isinstance(module, LMHead):
+        output = network.get_output_embeddings()
+        if not torch.equal(output.weight, network.get_input_embeddings().weight):
+            raise BadInput(f"{path}: input and output embeddings differ. Give a model with tie_word_embeddings=True.")
+        module.bias_V.data.copy_(output.bias)
+    heads = {f"{head}_head": module}
+    return ConvertedModel(config, encoder, **heads)
 
 
-def _find_head(config: PreTrainedConfig, path: str | Path) -> Literal["lm", "rtd"] | None:
-    """Return the head of a model. Refuse a model that cannot be the same network here."""
+def _find_head(config: PreTrainedConfig, path: str | Path) -> str:
+    """Return the head of a model: `lm`, `rtd` or none (""). Refuse a model that cannot be the same network here."""
     if config.model_type != CrosslingConfig.model_type:
         if config.model_type not in FAMILIES:
             supported = ", ".join([*FAMILIES, "crossling"])
             raise BadInput(f"{path}: model type {config.model_type} is not supported. Give one of {supported}.")
         is_electra = config.model_type == "electra"
         required = REQUIRED_HUGGINGFACE | ({"embedding_size": config.hidden_size} if is_electra else {})
-        for setting, value in _find_differences(config, required):
+        for setting, value in find_differences(config, required):
             raise BadInput(f"{path}: {setting} is {value!r}. Give a model with {required[setting]!r}.")
     name = str((config.architectures or [""])[0])
     if name.endswith("ForMaskedLM") or name == "BertForPreTraining":
         return "lm"
-    return "rtd" if name in ("ElectraForPreTraining", "CrosslingForPreTraining") else None
+    return "rtd" if name in ("ElectraForPreTraining", "CrosslingForPreTraining") else ""
 
 
 def _to_crossling_config(network: Any) -> CrosslingConfig:
     theirs = network.config
-    return CrosslingConfig(
-        **REQUIRED_CROSSLING,
-        gated=False,
-        vocab_size=theirs.vocab_size,
-        hidden_size=theirs.hidden_size,
-        num_hidden_layers=theirs.num_hidden_layers,
-        num_attention_heads=theirs.num_attention_heads,
-        intermediate_size=theirs.intermediate_size,
-        max_position_embeddings=theirs.max_position_embeddings - _first_position(network.base_model),
-        dropout=theirs.hidden_dropout_prob,
-        attention_dropout=theirs.attention_probs_dropout_prob,
-        initializer_range=theirs.initializer_range,
-        layer_norm_eps=theirs.layer_norm_eps,
-        universal_layer=getattr(theirs, "universal_layer", None),
-        pad_token_id=theirs.pad_token_id,
-        bos_token_id=theirs.bos_token_id,
-        eos_token_id=theirs.eos_token_id,
-    )
+    common = {name: getattr(theirs, their_name) for name, their_name in COMMON_SETTINGS.items()}
+    positions = theirs.max_position_embeddings - _first_position(network.base_model)
+    layer = getattr(theirs, "universal_layer", None)
+    own = {"gated": False, "max_position_embeddings": positions, "universal_layer": layer}
+    return CrosslingConfig(**REQUIRED_CROSSLING, **common, **own)
 
 
 def _first_position(theirs: Any) -> int:
@@ -152,25 +143,6 @@ def _import_encoder(ours: CrosslingModel, theirs: Any) -> None:
             values.copy_(torch.cat([part.get_parameter(name) for part in parts]))
 
 
-@torch.no_grad()
-def _lm_head(network: Any, config: CrosslingConfig, path: str | Path) -> LMHead:
-    output = network.get_output_embeddings()
-    if not torch.equal(output.weight, network.get_input_embeddings().weight):
-        raise BadInput(f"{path}: input and output embeddings differ. Give a model with tie_word_embeddings=True.")
-    head = LMHead(config).eval()
-    for ours, theirs in _lm_head_pairs(head, network):
-        ours.load_state_dict(theirs.state_dict())
-    head.bias_V.copy_(output.bias)
-    return head
-
-
-def _rtd_head(network: Any, config: CrosslingConfig) -> RTDHead:
-    head = RTDHead(config).eval()
-    for ours, theirs in _rtd_head_pairs(head, network):
-        ours.load_state_dict(theirs.state_dict())
-    return head
-
-
 # ---- to Hugging Face -----------------------------------------------------------------------------------------
 
 
@@ -179,7 +151,7 @@ def to_huggingface(
 ) -> PreTrainedModel:
     """Return the same network as XLM-R, or as ELECTRA's discriminator if it has an RTD head. Give at most one head."""
     assert lm_head is None or rtd_head is None
-    for setting, value in _find_differences(encoder.config, REQUIRED_CROSSLING):
+    for setting, value in find_differences(encoder.config, REQUIRED_CROSSLING):
         raise BadInput(
             f"cannot export a model with {setting}={value!r} as XLM-R or ELECTRA, which have"
             f" {REQUIRED_CROSSLING[setting]!r}. Export it as crossling."
@@ -187,37 +159,27 @@ def to_huggingface(
     network: Any
     if rtd_head is not None:
         shape = _to_huggingface_settings(encoder.config, first=0) | {"embedding_size": encoder.config.hidden_size}
-        network = ElectraForPreTraining(ElectraConfig(**shape))
-        for ours, theirs in _rtd_head_pairs(rtd_head, network):
-            theirs.load_state_dict(ours.state_dict())
+        network = transformers.ElectraForPreTraining(transformers.ElectraConfig(**shape))
     else:
-        config = XLMRobertaConfig(**_to_huggingface_settings(encoder.config, first=encoder.config.pad_token_id + 1))
-        network = XLMRobertaModel(config, add_pooling_layer=False) if lm_head is None else XLMRobertaForMaskedLM(config)
-    if lm_head is not None:
-        for ours, theirs in _lm_head_pairs(lm_head, network):
-            theirs.load_state_dict(ours.state_dict())
-        network.get_output_embeddings().bias.data.copy_(lm_head.bias_V)
+        shape = _to_huggingface_settings(encoder.config, first=encoder.config.pad_token_id + 1)
+        config = transformers.XLMRobertaConfig(**shape)
+        if lm_head is None:
+            network = transformers.XLMRobertaModel(config, add_pooling_layer=False)
+        else:
+            network = transformers.XLMRobertaForMaskedLM(config)
+            network.get_output_embeddings().bias.data.copy_(lm_head.bias_V)
+    for ours, theirs in _head_pairs(lm_head or rtd_head, network):
+        theirs.load_state_dict(ours.state_dict())
     _export_encoder(encoder, network.base_model)
     return network.eval()
 
 
 def _to_huggingface_settings(config: CrosslingConfig, first: int) -> dict[str, Any]:
     return {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_hidden_layers,
-        "num_attention_heads": config.num_attention_heads,
-        "intermediate_size": config.intermediate_size,
+        **{their_name: getattr(config, name) for name, their_name in COMMON_SETTINGS.items()},
         "max_position_embeddings": config.max_position_embeddings + first,
         "type_vocab_size": 1,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "initializer_range": config.initializer_range,
-        "layer_norm_eps": config.layer_norm_eps,
         "universal_layer": config.universal_layer,  # a key of crossling that other configurations keep
-        "pad_token_id": config.pad_token_id,
-        "bos_token_id": config.bos_token_id,
-        "eos_token_id": config.eos_token_id,
     }
 
 
@@ -240,7 +202,7 @@ def _export_encoder(ours: CrosslingModel, theirs: Any) -> None:
 # ---- corresponding parts -------------------------------------------------------------------------------------
 
 
-def _find_differences(config: PreTrainedConfig, required: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def find_differences(config: PreTrainedConfig, required: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the settings that differ from the required ones, with their values. A missing setting is no difference."""
     for setting, value in required.items():
         found = getattr(config, setting, value)
@@ -251,7 +213,7 @@ def _find_differences(config: PreTrainedConfig, required: Mapping[str, Any]) -> 
 def _module_pairs(ours: CrosslingModel, theirs: Any) -> Iterator[tuple[nn.Module, nn.Module]]:
     """Yield the modules that are the same in both models."""
     yield ours.embeddings.norm, theirs.embeddings.LayerNorm
-    for block, layer in _layer_pairs(ours, theirs):
+    for block, layer in zip(ours.blocks, theirs.encoder.layer, strict=True):
         yield block.attention.out, layer.attention.output.dense
         yield block.attention_norm, layer.attention.output.LayerNorm
         yield block.feed_forward[0], layer.intermediate.dense
@@ -259,23 +221,18 @@ def _module_pairs(ours: CrosslingModel, theirs: Any) -> Iterator[tuple[nn.Module
         yield block.feed_forward_norm, layer.output.LayerNorm
 
 
-def _lm_head_pairs(head: LMHead, network: Any) -> Iterator[tuple[nn.Module, nn.Module]]:
-    dense, norm = FAMILIES[network.config.model_type]
-    yield head.dense, network.get_submodule(dense)
-    yield head.norm, network.get_submodule(norm)
-
-
-def _rtd_head_pairs(head: RTDHead, network: Any) -> Iterator[tuple[nn.Module, nn.Module]]:
-    yield head.dense, network.discriminator_predictions.dense
-    yield head.score, network.discriminator_predictions.dense_prediction
+def _head_pairs(head: LMHead | RTDHead | None, network: Any) -> Iterator[tuple[nn.Module, nn.Module]]:
+    if isinstance(head, RTDHead):
+        yield head.dense, network.discriminator_predictions.dense
+        yield head.score, network.discriminator_predictions.dense_prediction
+    elif head is not None:
+        dense, norm = FAMILIES[network.config.model_type]
+        yield head.dense, network.get_submodule(dense)
+        yield head.norm, network.get_submodule(norm)
 
 
 def _attention_pairs(ours: CrosslingModel, theirs: Any) -> Iterator[tuple[nn.Module, tuple[nn.Module, ...]]]:
     """Yield the joint projection to query, key and value, and the three separate ones."""
-    for block, layer in _layer_pairs(ours, theirs):
+    for block, layer in zip(ours.blocks, theirs.encoder.layer, strict=True):
         parts = layer.attention.self
         yield block.attention.qkv, (parts.query, parts.key, parts.value)
-
-
-def _layer_pairs(ours: CrosslingModel, theirs: Any) -> Iterator[tuple[Any, Any]]:
-    return zip(ours.blocks, theirs.encoder.layer, strict=True)

@@ -6,7 +6,6 @@ gdes      gradient-disentangled embedding sharing (DeBERTa-v3): the discriminato
 untied    one table each
 """
 # B sequences, L positions, V vocabulary, D width
-# V vocabulary, D width
 
 from __future__ import annotations
 

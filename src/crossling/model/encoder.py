@@ -72,9 +72,8 @@ class FeedForward(nn.Sequential):
     def forward(self, hidden: Tensor) -> Tensor:
         into, _, out = self
         # The kernel reads the weights of the first linear layer, and would bypass an adapter or a hook on it.
-        if type(into) is not nn.Linear or into._forward_hooks or into._forward_pre_hooks:
-            return super().forward(hidden)
-        if not uses_block_kernels(hidden):
+        has_hooks = into._forward_hooks or into._forward_pre_hooks
+        if type(into) is not nn.Linear or has_hooks or not uses_block_kernels(hidden):
             return super().forward(hidden)
         return out(kernel.gelu(F.linear(hidden, into.weight), into.bias))
 
@@ -95,11 +94,10 @@ class Embeddings(nn.Module):
         """Embed tokens. `past` is the number of tokens before them."""
         hidden_BLD = self.tokens(ids_BL)
         if self.positions is not None:
-            hidden_BLD = hidden_BLD + (
-                self.positions.weight[past : past + ids_BL.shape[1]]
-                if segments_BL is None
-                else self.positions(compute_position_ids(segments_BL))
-            )
+            if segments_BL is None:
+                hidden_BLD = hidden_BLD + self.positions.weight[past : past + ids_BL.shape[1]]
+            else:
+                hidden_BLD = hidden_BLD + self.positions(compute_position_ids(segments_BL))
         return self.dropout(self.norm(hidden_BLD))
 
 
@@ -177,11 +175,8 @@ class CrosslingModel(CrosslingPreTrainedModel):
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__(config)
         self.embeddings = Embeddings(config)
-        self.relative = (
-            RelativePositionTable(config.relative_buckets, config.relative_max_distance, config.num_attention_heads)
-            if config.relative_positions
-            else None
-        )
+        distances = config.relative_buckets, config.relative_max_distance, config.num_attention_heads
+        self.relative = RelativePositionTable(*distances) if config.relative_positions else None
         self.blocks: Sequence[Block] = nn.ModuleList(  # type: ignore[assignment]
             Block(config, number in config.cross_attention_blocks) for number in range(config.num_hidden_layers)
         )
@@ -268,12 +263,9 @@ class CrosslingModel(CrosslingPreTrainedModel):
             hidden_BLD = block(hidden_BLD, bias, mask, encoder_hidden_states, paired_mask)
             states.append(hidden_BLD)
         if self.final_norm is not None and len(states) > len(self.blocks):
-            hidden_BLD = self.final_norm(hidden_BLD)
-            states[-1] = hidden_BLD
-        output = BaseModelOutput(
-            last_hidden_state=hidden_BLD,
-            hidden_states=tuple(states) if output_hidden_states else None,
-        )
+            hidden_BLD = states[-1] = self.final_norm(hidden_BLD)
+        all_states = tuple(states) if output_hidden_states else None
+        output = BaseModelOutput(last_hidden_state=hidden_BLD, hidden_states=all_states)
         return output.to_tuple() if return_dict is False else output
 
 

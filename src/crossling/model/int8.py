@@ -80,9 +80,8 @@ def _load_config(cls: Any, name: Any, options: Mapping[str, Any]) -> tuple[PreTr
     if isinstance(config, PreTrainedConfig):
         return config, others
     model_options = {key: others.pop(key) for key in _MODEL_OPTIONS if key in others}
-    config, others = cls.config_class.from_pretrained(
-        name if config is None else config, return_unused_kwargs=True, **others
-    )
+    source = name if config is None else config
+    config, others = cls.config_class.from_pretrained(source, return_unused_kwargs=True, **others)
     return config, {**others, **model_options}
 
 
@@ -94,14 +93,8 @@ def _find_weights(name: Any, options: Mapping[str, Any]) -> Path | None:
         file = Path(name) / (options.get("subfolder") or "") / SAFE_WEIGHTS_NAME
         return file if file.is_file() else None
     location = {key: options[key] for key in _LOCATION_OPTIONS if options.get(key) is not None}
-    cached = cached_file(
-        str(name),
-        SAFE_WEIGHTS_NAME,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-        **location,
-    )
+    silent = {f"_raise_exceptions_for_{kind}": False for kind in ("gated_repo", "missing_entries", "connection_errors")}
+    cached = cached_file(str(name), SAFE_WEIGHTS_NAME, **silent, **location)
     return Path(cached) if cached else None
 
 

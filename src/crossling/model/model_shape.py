@@ -9,6 +9,20 @@ from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, FRACTION, POSITIVE
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import TokenTable
 
+# Settings that CrosslingConfig calls by the name of Hugging Face.
+CONFIG_NAMES = {
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "feed_forward": "intermediate_size",
+    "max_length": "max_position_embeddings",
+    "absolute": "absolute_positions",
+    "relative": "relative_positions",
+    "gate": "gated",
+    "init": "initializer_range",
+    "norm_epsilon": "layer_norm_eps",
+}
+
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -35,25 +49,8 @@ class ModelShape:
 
     def to_config(self, vocab_size: int) -> CrosslingConfig:
         """Return the configuration of the encoder for a vocabulary of this size."""
-        return CrosslingConfig(
-            vocab_size=vocab_size,
-            hidden_size=self.width,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            intermediate_size=self.feed_forward,
-            max_position_embeddings=self.max_length,
-            norm=self.norm,
-            absolute_positions=self.absolute,
-            relative_positions=self.relative,
-            gated=self.gate,
-            gate_input=self.gate_input,
-            cross_attention=self.cross_attention,
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            initializer_range=self.init,
-            layer_norm_eps=self.norm_epsilon,
-            universal_layer=self.universal_layer,
-        )
+        own = {name: value for name, value in vars(self).items() if name not in ("generator_layers", "token_table")}
+        return CrosslingConfig(vocab_size, **{CONFIG_NAMES.get(name, name): value for name, value in own.items()})
 
 
 SIZES = {

@@ -8,51 +8,36 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 import xxhash
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 import crossling.model.encoder_decoder  # noqa: F401 - registers all crossling models with the Auto classes
 from crossling.core.errors import BadInput
+
+LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def load_pretrained_config(folder: Path, name: str | Path) -> PreTrainedConfig:
     """Return the configuration in a folder. Error messages call the model `name`."""
     if not (folder / "config.json").is_file():
         raise BadInput(f"{name}: no config.json. Give a run folder or a Hugging Face model folder.")
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # each model family has its own errors
-        raise loading_error(name, error) from error
+    with _loading(name):
+        return transformers.AutoConfig.from_pretrained(folder, **LOCAL)
 
 
-def load_pretrained(folder: Path, name: str | Path, auto_class: Any = AutoModel) -> PreTrainedModel:
+def load_pretrained(folder: Path, name: str | Path, auto_class: Any = transformers.AutoModel) -> PreTrainedModel:
     """Return the complete model in a folder, in float32, with the head of `auto_class`."""
     config = load_pretrained_config(folder, name)
     if not any(folder.glob("*.safetensors")):
         raise BadInput(f"{name}: no .safetensors weights. Convert the model: other formats are not loaded.")
-    try:
-        with quiet_transformers():
-            model, loading = auto_class.from_pretrained(
-                folder,
-                config=config,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # reported below in one sentence
-            )
-    except Exception as error:
-        raise loading_error(name, error) from error
+    reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # below, in one sentence
+    with _loading(name), quiet_transformers():
+        model, loading = auto_class.from_pretrained(
+            folder, config=config, use_safetensors=True, dtype=torch.float32, **LOCAL, **reported
+        )
     for weight, found, expected in sorted(loading["mismatched_keys"])[:1]:
         raise BadInput(
             f"{name}: weight {weight} has shape {tuple(found)}, but config.json expects {tuple(expected)}."
@@ -73,19 +58,21 @@ def load_tokenizer(folder: Path, name: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer in a model folder."""
     if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json")):
         raise BadInput(f"{name}: no tokenizer. Save the model's tokenizer into the same folder.")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # each tokenizer class has its own errors
-        raise loading_error(name, error) from error
+    with _loading(name):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **LOCAL)
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise BadInput(f"{name}: no fast tokenizer. Save tokenizer.json, as AutoTokenizer does, into the folder.")
     return tokenizer
 
 
-def loading_error(name: str | Path, error: Exception) -> BadInput:
-    """Return the error for a model that transformers cannot load."""
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return BadInput(f"{name}: transformers cannot load it ({reason})")
+@contextmanager
+def _loading(name: str | Path) -> Iterator[None]:
+    """Raise BadInput if transformers cannot load a model. Each model family and tokenizer class has its own errors."""
+    try:
+        yield
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"{name}: transformers cannot load it ({reason})") from error
 
 
 def model_fingerprint(module: nn.Module) -> str:

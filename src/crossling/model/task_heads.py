@@ -12,20 +12,10 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor, nn
-from transformers import (
-    AutoModelForMultipleChoice,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-)
-from transformers.modeling_outputs import (
-    BaseModelOutput,
-    MultipleChoiceModelOutput,
-    QuestionAnsweringModelOutput,
-    SequenceClassifierOutput,
-    TokenClassifierOutput,
-)
+from transformers import modeling_outputs
+from transformers.modeling_outputs import BaseModelOutput
 
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder import CrosslingModel, CrosslingPreTrainedModel
@@ -35,19 +25,15 @@ from crossling.model.heads import token_loss
 class SequenceClassificationHead(nn.Module):
     """Classifier of the first token's state."""
 
-    def __init__(self, config: CrosslingConfig, outputs: int) -> None:
+    def __init__(self, config: CrosslingConfig, width: int, outputs: int) -> None:
         super().__init__()
         self.dropout = nn.Dropout(config.dropout)
-        self.dense = nn.Linear(_head_input_width(config), config.hidden_size)
+        self.dense = nn.Linear(width, config.hidden_size)
         self.out = nn.Linear(config.hidden_size, outputs)
 
     def forward(self, hidden_BLD: Tensor) -> Tensor:
         pooled_BD = torch.tanh(self.dense(self.dropout(hidden_BLD[:, 0])))
         return self.out(self.dropout(pooled_BD))
-
-
-def _head_input_width(config: CrosslingConfig) -> int:
-    return config.hidden_size * (2 if config.plug_in else 1)
 
 
 class CrosslingTaskModel(CrosslingPreTrainedModel):
@@ -58,7 +44,7 @@ class CrosslingTaskModel(CrosslingPreTrainedModel):
     Pre-training stops the gradient at H of y to avoid a network of twice the depth. Fine-tuning lets it flow: y is
     encoded in the same pass as x.
 
-    Subclasses define `classifier`, `output_class` and `compute_loss`.
+    Subclasses define `output_class` and `add_head`, and `compute_loss` if it is another one.
     """
 
     classifier: nn.Module
@@ -69,6 +55,12 @@ class CrosslingTaskModel(CrosslingPreTrainedModel):
         if config.plug_in and not config.cross_attention:
             raise ValueError("plug_in: the model has no cross-attention. Set plug_in to False.")
         self.encoder = CrosslingModel(config)
+        self.add_head(config.hidden_size * (2 if config.plug_in else 1))
+        self.post_init()
+
+    def add_head(self, width: int) -> None:
+        """Create the modules of the head, which reads states of `width` numbers."""
+        raise NotImplementedError
 
     def forward(
         self,
@@ -105,8 +97,8 @@ class CrosslingTaskModel(CrosslingPreTrainedModel):
         return self.classifier(hidden_BLD)
 
     def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean loss."""
-        raise NotImplementedError
+        """Return the mean loss: the cross-entropy of one class per row."""
+        return F.cross_entropy(logits.float(), labels)
 
     def encode(
         self,
@@ -156,18 +148,16 @@ class CrosslingForSequenceClassification(CrosslingTaskModel):
         >>> model = AutoModelForSequenceClassification.from_pretrained("exported", num_labels=3)
     """
 
-    output_class = SequenceClassifierOutput
+    output_class = modeling_outputs.SequenceClassifierOutput
 
-    def __init__(self, config: CrosslingConfig) -> None:
-        super().__init__(config)
-        self.classifier = SequenceClassificationHead(config, int(config.num_labels or 1))
-        self.post_init()
+    def add_head(self, width: int) -> None:
+        self.classifier = SequenceClassificationHead(self.config, width, int(self.config.num_labels or 1))
 
     def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy, or the mean squared error with one label."""
         if logits.shape[1] == 1:
             return F.mse_loss(logits[:, 0].float(), labels.flatten().float())
-        return F.cross_entropy(logits.float(), labels.flatten())
+        return super().compute_loss(logits, labels.flatten())
 
 
 class CrosslingForTokenClassification(CrosslingTaskModel):
@@ -181,13 +171,11 @@ class CrosslingForTokenClassification(CrosslingTaskModel):
         >>> model = AutoModelForTokenClassification.from_pretrained("exported", num_labels=7)
     """
 
-    output_class = TokenClassifierOutput
+    output_class = modeling_outputs.TokenClassifierOutput
 
-    def __init__(self, config: CrosslingConfig) -> None:
-        super().__init__(config)
-        self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(_head_input_width(config), int(config.num_labels or 1))
-        self.post_init()
+    def add_head(self, width: int) -> None:
+        self.dropout = nn.Dropout(self.config.dropout)
+        self.classifier = nn.Linear(width, int(self.config.num_labels or 1))
 
     def compute_logits(self, hidden_BLD: Tensor, shape: torch.Size) -> Tensor:
         """Return the logits of every token."""
@@ -209,12 +197,10 @@ class CrosslingForMultipleChoice(CrosslingTaskModel):
         >>> model = AutoModelForMultipleChoice.from_pretrained("exported")
     """
 
-    output_class = MultipleChoiceModelOutput
+    output_class = modeling_outputs.MultipleChoiceModelOutput
 
-    def __init__(self, config: CrosslingConfig) -> None:
-        super().__init__(config)
-        self.classifier = SequenceClassificationHead(config, 1)
-        self.post_init()
+    def add_head(self, width: int) -> None:
+        self.classifier = SequenceClassificationHead(self.config, width, 1)
 
     def encode(self, *choices_BCL: Tensor | None, **inputs: Any) -> BaseModelOutput:
         """Encode every choice as a sequence of its own."""
@@ -224,10 +210,6 @@ class CrosslingForMultipleChoice(CrosslingTaskModel):
     def compute_logits(self, hidden_BLD: Tensor, shape: torch.Size) -> Tensor:
         """Return the scores of the choices, [B, C]."""
         return super().compute_logits(hidden_BLD, shape).view(*shape[:2])
-
-    def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy over the choices."""
-        return F.cross_entropy(logits.float(), labels)
 
 
 class CrosslingForQuestionAnswering(CrosslingTaskModel):
@@ -241,10 +223,8 @@ class CrosslingForQuestionAnswering(CrosslingTaskModel):
         >>> model = AutoModelForQuestionAnswering.from_pretrained("exported")
     """
 
-    def __init__(self, config: CrosslingConfig) -> None:
-        super().__init__(config)
-        self.qa_outputs = nn.Linear(_head_input_width(config), 2)
-        self.post_init()
+    def add_head(self, width: int) -> None:
+        self.qa_outputs = nn.Linear(width, 2)
 
     def forward(  # type: ignore[override]
         self,
@@ -256,7 +236,7 @@ class CrosslingForQuestionAnswering(CrosslingTaskModel):
         paired_attention_mask: Tensor | None = None,
         return_dict: bool | None = None,
         **inputs: Any,
-    ) -> QuestionAnsweringModelOutput | tuple[Any, ...]:
+    ) -> modeling_outputs.QuestionAnsweringModelOutput | tuple[Any, ...]:
         """Compute start and end logits, [B, L]. The targets are positions of tokens, [B]."""
         output = self.encode(input_ids, attention_mask, paired_input_ids, paired_attention_mask, **inputs)
         start_BL, end_BL = self.qa_outputs(output.last_hidden_state).unbind(-1)
@@ -264,13 +244,13 @@ class CrosslingForQuestionAnswering(CrosslingTaskModel):
         if start_positions is not None and end_positions is not None:
             targets = (start_BL, start_positions), (end_BL, end_positions)
             loss = sum(F.cross_entropy(logits_BL.float(), position_B) for logits_BL, position_B in targets) / 2
-        result = QuestionAnsweringModelOutput(
+        result = modeling_outputs.QuestionAnsweringModelOutput(
             loss=loss, start_logits=start_BL, end_logits=end_BL, hidden_states=output.hidden_states
         )
         return result.to_tuple() if return_dict is False else result
 
 
-AutoModelForSequenceClassification.register(CrosslingConfig, CrosslingForSequenceClassification)
-AutoModelForTokenClassification.register(CrosslingConfig, CrosslingForTokenClassification)
-AutoModelForQuestionAnswering.register(CrosslingConfig, CrosslingForQuestionAnswering)
-AutoModelForMultipleChoice.register(CrosslingConfig, CrosslingForMultipleChoice)
+transformers.AutoModelForSequenceClassification.register(CrosslingConfig, CrosslingForSequenceClassification)
+transformers.AutoModelForTokenClassification.register(CrosslingConfig, CrosslingForTokenClassification)
+transformers.AutoModelForQuestionAnswering.register(CrosslingConfig, CrosslingForQuestionAnswering)
+transformers.AutoModelForMultipleChoice.register(CrosslingConfig, CrosslingForMultipleChoice)

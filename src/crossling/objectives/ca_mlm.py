@@ -26,17 +26,9 @@ from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, PROBABILITY, Bounds
 from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
+from crossling.objectives import cost
 from crossling.objectives.mlm import MLM, gather_positions, prediction_sums, prediction_terms
-from crossling.objectives.objective import (
-    FORWARD_AND_BACKWARD,
-    HeadMemory,
-    Network,
-    block_bytes,
-    encoder_bytes,
-    encoder_flops,
-    lm_head_flops,
-    matrix_weights,
-)
+from crossling.objectives.objective import Network
 from crossling.vocabulary.vocabulary import EOS
 
 
@@ -61,9 +53,7 @@ class CAMLM(MLM):
         return dict.fromkeys(self.terms, self.weight)
 
     def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
-        return self._corrupt_pairs(split_blocks(examples), noise, mask)
-
-    def _corrupt_pairs(self, pairs: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+        pairs = split_blocks(examples) if self.stream == "text" else examples
         inputs = {}
         for side, sequences in {"x": pairs.sequences(), "y": pairs.translation_sequences()}.items():
             masked = self.mask(sequences, noise, mask, purpose=side)
@@ -99,21 +89,19 @@ class CAMLM(MLM):
     def flops_per_token(self, net: Network, length: float) -> float:
         """Return the FLOPs of both sequences of a pair, each without and with cross-attention."""
         encoder, side_length = net.encoder, length / 2
-        own = encoder_flops(encoder, len(encoder.blocks), side_length)
+        own = cost.encoder_flops(encoder, side_length)
         attention = 4 * side_length * encoder.config.hidden_size
-        cross = sum(2 * matrix_weights(block.cross) + attention for block in encoder.blocks)
-        heads = 2 * lm_head_flops(encoder, net.parts["lm_head"]) * self.rate
-        return FORWARD_AND_BACKWARD * (2 * own + cross + heads)
+        cross = sum(2 * cost.matrix_weights(block.cross) + attention for block in encoder.blocks)
+        heads = 2 * cost.lm_head_flops(encoder, net.parts["lm_head"]) * self.rate
+        return cost.FORWARD_AND_BACKWARD * (2 * own + cross + heads)
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
-        config, layers = net.encoder.config, len(net.encoder.blocks)
-        recomputed = block_bytes(config, cross_attention=True) if gradient_checkpointing else 0
-        streams = (False, True)  # H without and S with cross-attention
-        return recomputed + sum(encoder_bytes(config, layers, gradient_checkpointing, cross) for cross in streams)
+        h_stream = cost.stored_bytes(net.encoder, gradient_checkpointing)
+        return h_stream + cost.peak_bytes(net.encoder, gradient_checkpointing, cross_attention=True)
 
-    def head_memory(self, net: Network, gradient_checkpointing: bool) -> HeadMemory:
+    def head_memory(self, net: Network, gradient_checkpointing: bool) -> cost.HeadMemory:
         below = self.activation_bytes(net, gradient_checkpointing)
-        return HeadMemory(table_gradients=len(self.terms), predicted=self.rate, activation_bytes=below)
+        return cost.HeadMemory(self.rate, below, table_gradients=len(self.terms))
 
 
 @dataclass(frozen=True)
@@ -125,9 +113,6 @@ class CATLM(CAMLM):
 
     rate: Annotated[float, PROBABILITY] = 0.25
     length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 128
-
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
-        return self._corrupt_pairs(examples, noise, mask)
 
 
 def split_blocks(blocks: TokenizedExamples) -> TokenizedExamples:

@@ -30,17 +30,8 @@ from crossling.model.encoder import CrosslingModel
 from crossling.model.heads import LMHead
 from crossling.model.kernels.prediction import TokenPrediction
 from crossling.model.model_shape import ModelShape
-from crossling.objectives.objective import (
-    FORWARD_AND_BACKWARD,
-    HeadMemory,
-    ModuleBuilders,
-    Network,
-    PretrainingObjective,
-    block_bytes,
-    encoder_bytes,
-    encoder_flops,
-    lm_head_flops,
-)
+from crossling.objectives import cost
+from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective
 from crossling.vocabulary.vocabulary import BOS, EOS, UNK
 
 
@@ -71,7 +62,8 @@ class MLM(PretrainingObjective):
         return {"lm_head": lambda: LMHead(encoder.config)}
 
     def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
-        return CorruptedExamples({"ids": self.mask(examples.sequences(), noise, mask)})
+        sequences = examples.sequences() if self.stream == "text" else examples.joined_sequences()
+        return CorruptedExamples({"ids": self.mask(sequences, noise, mask)})
 
     def mask(self, sequences: Sequences, noise: KeyedRandom, mask: int, purpose: str = "") -> Sequences:
         """Mask sequences at the rates of this objective."""
@@ -90,17 +82,14 @@ class MLM(PretrainingObjective):
         return prediction_sums(self.term, prediction, targets_M, net.encoder.config.vocab_size)
 
     def flops_per_token(self, net: Network, length: float) -> float:
-        layers = encoder_flops(net.encoder, len(net.encoder.blocks), length)
-        return FORWARD_AND_BACKWARD * (layers + lm_head_flops(net.encoder, net.parts["lm_head"]) * self.rate)
+        head = cost.lm_head_flops(net.encoder, net.parts["lm_head"]) * self.rate
+        return cost.FORWARD_AND_BACKWARD * (cost.encoder_flops(net.encoder, length) + head)
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
-        config, layers = net.encoder.config, len(net.encoder.blocks)
-        recomputed = block_bytes(config) if gradient_checkpointing else 0  # one block at a time
-        return recomputed + encoder_bytes(config, layers, gradient_checkpointing)
+        return cost.peak_bytes(net.encoder, gradient_checkpointing)
 
-    def head_memory(self, net: Network, gradient_checkpointing: bool) -> HeadMemory:
-        below = encoder_bytes(net.encoder.config, len(net.encoder.blocks), gradient_checkpointing)
-        return HeadMemory(table_gradients=1, predicted=self.rate, activation_bytes=below)
+    def head_memory(self, net: Network, gradient_checkpointing: bool) -> cost.HeadMemory:
+        return cost.HeadMemory(self.rate, cost.stored_bytes(net.encoder, gradient_checkpointing))
 
 
 @dataclass(frozen=True)
@@ -109,9 +98,6 @@ class TLM(MLM):
 
     stream: ClassVar[Stream] = "pairs"
     term: ClassVar[str] = "tlm"
-
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
-        return CorruptedExamples({"ids": self.mask(examples.joined_sequences(), noise, mask)})
 
 
 def prediction_terms(term: str) -> tuple[str, str, str]:

@@ -29,20 +29,9 @@ from crossling.model.encoder import CrosslingModel
 from crossling.model.heads import LMHead, RTDHead
 from crossling.model.kernels.prediction import TokenPrediction
 from crossling.model.model_shape import ModelShape
+from crossling.objectives import cost
 from crossling.objectives.mlm import gather_positions, mask_tokens, prediction_sums, prediction_terms
-from crossling.objectives.objective import (
-    FORWARD_AND_BACKWARD,
-    HeadMemory,
-    ModuleBuilders,
-    Network,
-    PretrainingObjective,
-    block_bytes,
-    encoder_bytes,
-    encoder_flops,
-    lm_head_flops,
-    matrix_weights,
-    token_mask,
-)
+from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective, token_mask
 
 
 @dataclass(frozen=True)
@@ -81,11 +70,9 @@ class MRTD(PretrainingObjective):
         }
 
     def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
-        return CorruptedExamples({"ids": self.mask(examples.sequences(), noise, mask)})
-
-    def mask(self, sequences: Sequences, noise: KeyedRandom, mask: int) -> Sequences:
-        """Mask sequences and add the noise with which the generator samples."""
-        return add_sampling_noise(mask_tokens(sequences, noise, mask, rate=self.rate, span=self.span), noise)
+        sequences = examples.sequences() if self.stream == "text" else examples.joined_sequences()
+        masked = mask_tokens(sequences, noise, mask, rate=self.rate, span=self.span)
+        return CorruptedExamples({"ids": add_sampling_noise(masked, noise)})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         masked, tokens = int(batch["masked"].sum()), int(token_mask(batch["targets"]).sum())
@@ -106,39 +93,31 @@ class MRTD(PretrainingObjective):
 
     def detect(self, net: Network, batch: Batch) -> tuple[TokenPrediction, Tensor, Tensor]:
         """Return the generator's prediction at M, the text with its samples, and the discriminator's logits."""
-        position_M, segments = batch["masked_at"], batch["ids_segments"]
+        targets_BL, position_M, segments = batch["targets"], batch["masked_at"], batch["ids_segments"]
         generator = net.parts["generator"]
-        hidden_MD = gather_positions(generator(batch["ids"], segments=segments).last_hidden_state, position_M)
-        prediction = net.parts["generator_head"].predict(
-            hidden_MD,
-            generator.embeddings.tokens.weight,
-            gather_positions(batch["targets"], position_M),
-            gather_positions(batch["noise"], position_M),
+        hidden_BLD = generator(batch["ids"], segments=segments).last_hidden_state
+        hidden_MD, targets_M, noise_M = (
+            gather_positions(values, position_M) for values in (hidden_BLD, targets_BL, batch["noise"])
         )
-        targets_BL = batch["targets"]
+        table_VD = generator.embeddings.tokens.weight
+        prediction = net.parts["generator_head"].predict(hidden_MD, table_VD, targets_M, noise_M)
         corrupted_BL = targets_BL.flatten().scatter(0, position_M, prediction.sampled_M).view_as(targets_BL)
         logits_BL = net.parts["rtd_head"](net.encoder(corrupted_BL, segments=segments).last_hidden_state).float()
         return prediction, corrupted_BL, logits_BL
 
     def flops_per_token(self, net: Network, length: float) -> float:
-        encoder, generator = net.encoder, net.parts["generator"]
-        layers = encoder_flops(encoder, len(encoder.blocks), length)
-        layers += encoder_flops(generator, len(generator.blocks), length)
-        generator_head = lm_head_flops(encoder, net.parts["generator_head"]) * self.rate
-        return FORWARD_AND_BACKWARD * (layers + generator_head + 2 * matrix_weights(net.parts["rtd_head"]))
+        layers = cost.encoder_flops(net.encoder, length) + cost.encoder_flops(net.parts["generator"], length)
+        generator_head = cost.lm_head_flops(net.encoder, net.parts["generator_head"]) * self.rate
+        rtd_head = 2 * cost.matrix_weights(net.parts["rtd_head"])
+        return cost.FORWARD_AND_BACKWARD * (layers + generator_head + rtd_head)
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
-        networks = (net.encoder, net.parts["generator"])
-        # One block is recomputed at a time.
-        recomputed = max(block_bytes(network.config) for network in networks) if gradient_checkpointing else 0
-        return recomputed + sum(
-            encoder_bytes(network.config, len(network.blocks), gradient_checkpointing) for network in networks
-        )
+        # The block that is recomputed is one of the encoder: those of the generator, without dropout, take no more.
+        generator = cost.stored_bytes(net.parts["generator"], gradient_checkpointing)
+        return generator + cost.peak_bytes(net.encoder, gradient_checkpointing)
 
-    def head_memory(self, net: Network, gradient_checkpointing: bool) -> HeadMemory:
-        generator = net.parts["generator"]
-        below = encoder_bytes(generator.config, len(generator.blocks), gradient_checkpointing)
-        return HeadMemory(table_gradients=1, predicted=self.rate, activation_bytes=below)
+    def head_memory(self, net: Network, gradient_checkpointing: bool) -> cost.HeadMemory:
+        return cost.HeadMemory(self.rate, cost.stored_bytes(net.parts["generator"], gradient_checkpointing))
 
 
 @dataclass(frozen=True)
@@ -148,9 +127,6 @@ class TRTD(MRTD):
     stream: ClassVar[Stream] = "pairs"
     generator_term: ClassVar[str] = "tlm"
     term: ClassVar[str] = "trtd"
-
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
-        return CorruptedExamples({"ids": self.mask(examples.joined_sequences(), noise, mask)})
 
 
 def add_sampling_noise(sequences: Sequences, noise: KeyedRandom) -> Sequences:

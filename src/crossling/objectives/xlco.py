@@ -17,8 +17,7 @@ The loss maximizes a lower bound of mutual information (Eq. 4), which is logged 
 With `temperature = 1`, not normalised and not symmetric, this is exactly Eq. 6. Temperature, a projection without bias,
 and masked inputs are from the authors' code and not in the paper.
 """
-# N pairs of a micro-batch, A candidates, R rows of W tokens, P tokens in all, D width
-# A keys in the queue, N new ones, D width
+# N pairs of a micro-batch, A candidates or keys in the queue, R rows of W tokens, P tokens in all, D width
 
 from __future__ import annotations
 
@@ -40,17 +39,9 @@ from crossling.data.packing import Batch, Sequences
 from crossling.model.embedding import init_weights
 from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
+from crossling.objectives import cost
 from crossling.objectives.mlm import mask_tokens
-from crossling.objectives.objective import (
-    FORWARD_AND_BACKWARD,
-    ModuleBuilders,
-    Network,
-    PretrainingObjective,
-    block_bytes,
-    encoder_bytes,
-    encoder_flops,
-    matrix_weights,
-)
+from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
 
@@ -174,7 +165,7 @@ class XLCo(PretrainingObjective):
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         rows_N2 = batch["rows"]
-        directions = [("query", "key"), ("key", "query")] if self.symmetric else [("query", "key")]
+        directions = [("query", "key"), ("key", "query")][: 2 if self.symmetric else 1]
         vectors = {side: self.represent(net, batch, side) for side, _ in directions}
         sums = []
         for query_side, key_side in directions:
@@ -207,18 +198,15 @@ class XLCo(PretrainingObjective):
         bound = (~excluded_NA).sum(1).log().sum() - loss.detach()
         return loss, correct, bound
 
-    def represent(self, net: Network, batch: Batch, side: str) -> Tensor:
-        """Return g_Q of every sequence of one side, in the order of the pairs."""
-        return self._represent(net.encoder, net.parts["projection"], batch, side)
-
     @torch.no_grad()
     def _keys(self, net: Network, batch: Batch, side: str) -> Tensor:
-        """Return g_K of every sequence of one side."""
-        if self.momentum:
-            return self._represent(net.parts["key_encoder"], net.parts["key_projection"], batch, side)
-        return self.represent(net, batch, side)
+        """Return g_K of every sequence of one side. Without momentum it is g_Q without gradient."""
+        return self.represent(net, batch, side, prefix="key_" if self.momentum else "")
 
-    def _represent(self, encoder: CrosslingModel, projection: nn.Module, batch: Batch, side: str) -> Tensor:
+    def represent(self, net: Network, batch: Batch, side: str, prefix: str = "") -> Tensor:
+        """Return g_Q, or g_K with the prefix `key_`, of every sequence of one side, in the order of the pairs."""
+        encoder = net.parts["key_encoder"] if prefix else net.encoder
+        projection = net.parts[f"{prefix}projection"]
         segments_RW, starts_N = batch[f"{side}_segments"], batch[f"{side}_starts"]
         hidden_RWD = encoder(batch[side], segments=segments_RW, layers=self._layer(encoder)).last_hidden_state
         if self.pooling == "cls":
@@ -242,18 +230,17 @@ class XLCo(PretrainingObjective):
     def flops_per_token(self, net: Network, length: float) -> float:
         """Return the FLOPs of both sides, which are encoded separately. Keys without gradient have no backward pass."""
         side_length = length if self.mixup else length / 2  # mixup joins two pairs
-        layers = encoder_flops(net.encoder, self._layer(net.encoder), side_length)
-        one_side = layers + 2 * matrix_weights(net.parts["projection"]) / side_length
+        layers = cost.encoder_flops(net.encoder, side_length, self._layer(net.encoder))
+        one_side = layers + 2 * cost.matrix_weights(net.parts["projection"]) / side_length
         candidates = self.queue or self.pairs
         scores = 2 * net.encoder.config.hidden_size * candidates / (2 * side_length)
-        sides = FORWARD_AND_BACKWARD if self._keys_have_gradients else (FORWARD_AND_BACKWARD + 1) / 2
+        with_backward = cost.FORWARD_AND_BACKWARD
+        sides = with_backward if self._keys_have_gradients else (with_backward + 1) / 2
         passes = 2 if self.symmetric and not self._keys_have_gradients else 1
-        return sides * passes * one_side + FORWARD_AND_BACKWARD * (2 if self.symmetric else 1) * scores
+        return sides * passes * one_side + with_backward * (2 if self.symmetric else 1) * scores
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
-        config = net.encoder.config
-        recomputed = block_bytes(config) if gradient_checkpointing else 0
-        stored = encoder_bytes(config, self._layer(net.encoder), gradient_checkpointing) + recomputed
+        stored = cost.peak_bytes(net.encoder, gradient_checkpointing, self._layer(net.encoder))
         return stored * (1.0 if self.symmetric or self._keys_have_gradients else 0.5)  # keys store nothing
 
 
@@ -277,16 +264,13 @@ def mix_pairs(examples: TokenizedExamples, noise: KeyedRandom) -> tuple[Sequence
         noise.per_example(purpose) < 0.5 for purpose in ("crossed", "query order", "key order")
     )
     query, key = [], []
-    for i, crossed, query_swapped, key_swapped in zip(
-        first_N.tolist(), crossed_N, query_swapped_N, key_swapped_N, strict=True
-    ):
-        ids, translation = examples.ids[i + 1], examples.translation_ids[i + 1]
-        partner = (translation, ids) if crossed else (ids, translation)
-        query.append((partner[0], examples.ids[i]) if query_swapped else (examples.ids[i], partner[0]))
-        own_key = examples.translation_ids[i]
-        key.append((partner[1], own_key) if key_swapped else (own_key, partner[1]))
-    joined = [prepend_bos([a for a, _ in side], [b for _, b in side]) for side in (query, key)]
-    return joined[0], joined[1], examples.row_N.reshape(-1, 2), noise
+    for n, i in enumerate(first_N.tolist()):
+        partner_sides = [examples.ids[i + 1], examples.translation_ids[i + 1]]
+        partner_query, partner_key = reversed(partner_sides) if crossed_N[n] else partner_sides
+        query.append([examples.ids[i], partner_query][:: -1 if query_swapped_N[n] else 1])
+        key.append([examples.translation_ids[i], partner_key][:: -1 if key_swapped_N[n] else 1])
+    queries, keys = (prepend_bos(*zip(*side, strict=True)) for side in (query, key))
+    return queries, keys, examples.row_N.reshape(-1, 2), noise
 
 
 def choose_partners(corpus_N: np.ndarray, noise: KeyedRandom) -> np.ndarray:
@@ -331,12 +315,9 @@ class KeyQueue(nn.Module):
 
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
-        self.keys_AD: Tensor
-        self.rows_A2: Tensor
-        self.seen: Tensor
-        self.register_buffer("keys_AD", torch.zeros(length, width))
-        self.register_buffer("rows_A2", torch.full((length, 2), -1))
-        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+        self.keys_AD = nn.Buffer(torch.zeros(length, width))
+        self.rows_A2 = nn.Buffer(torch.full((length, 2), -1))
+        self.seen = nn.Buffer(torch.zeros((), dtype=torch.long))
         self._added: list[tuple[Tensor, Tensor]] = []
 
     @property
@@ -364,4 +345,4 @@ class KeyQueue(nn.Module):
         finite_N1 = key_ND.isfinite().all(1, keepdim=True)
         self.keys_AD[slot_N] = torch.where(finite_N1, key_ND, self.keys_AD[slot_N])
         self.rows_A2[slot_N] = torch.where(finite_N1, rows_N2, self.rows_A2[slot_N])
-        self.seen += new
+        self.seen.add_(new)

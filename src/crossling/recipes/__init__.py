@@ -1,24 +1,131 @@
-"""Pre-training recipes: one function for each paper, and our own, `rosetta`."""
+"""Pre-training recipes: one function for each paper, and our own, `rosetta`.
 
-from crossling.recipes.catalog import RECIPES, adapt_recipe, can_resume, get_recipe, has_size
+This module has the recipes by name, and adapts a recipe to the model that a run is initialized from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from crossling.core.errors import BadInput, suggestion
+from crossling.model.model_shape import SIZES, ModelShape
 from crossling.recipes.infoxlm import infoxlm
+from crossling.recipes.initial_model import RTD_LR_FACTOR, InitialModel
+from crossling.recipes.recipe import Recipe
 from crossling.recipes.rosetta import rosetta
 from crossling.recipes.veco import veco
 from crossling.recipes.xlm import xlm, xlm_r
 from crossling.recipes.xlm_e import xlm_e
 from crossling.recipes.xy_lent import xy_lent
+from crossling.train.run_folder import RunFolder, same_models
 
-__all__ = [
-    "RECIPES",
-    "adapt_recipe",
-    "can_resume",
-    "get_recipe",
-    "has_size",
-    "infoxlm",
-    "rosetta",
-    "veco",
-    "xlm",
-    "xlm_e",
-    "xlm_r",
-    "xy_lent",
-]
+RECIPES: dict[str, Callable[..., Recipe]] = {
+    recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, rosetta)
+}
+# Names of Hugging Face encoders, by the recipe that continues their pre-training.
+MODEL_NAMES = {
+    "infoxlm": r"(.+/)?infoxlm-.+",
+    "xlm_e": r"(.+/)?electra-.+",
+    "xlm_r": r".+/.+|(xlm-r|xlm-roberta|xlm-mlm|bert|mbert|roberta|distilbert|distilroberta|camembert)-.+",
+}
+
+
+def get_recipe(recipe: str, size: str | None = None) -> Recipe:
+    """Return a recipe by its name, or that of an earlier run by its `recipe.json`.
+
+    Args:
+        recipe: Name of a recipe, in any spelling (`xlm_e`, `XLM-E`), or a path that ends in `.json`.
+        size: Size of the model [default: base, for veco large].
+
+    Returns:
+        The recipe with all its settings.
+
+    Raises:
+        BadInput: There is no such recipe or size.
+
+    Example:
+        >>> crossling.recipes.get_recipe("XLM-E", "small").name
+        'xlm_e'
+    """
+    if recipe.endswith(".json"):
+        if size is not None:
+            raise BadInput(f"{recipe}: size {size} given, but the recipe of a run has its size already. Omit the size.")
+        return Recipe.load(Path(recipe))
+    build = RECIPES[recipe_name(recipe)]
+    return build(size) if size else build()
+
+
+def recipe_name(recipe: str) -> str:
+    """Return the name of a recipe in its standard spelling: `xlm_e` for `XLM-E`."""
+    compact = {_compact(name): name for name in RECIPES}
+    if _compact(recipe) in compact:
+        return compact[_compact(recipe)]
+    family = next((name for name, pattern in MODEL_NAMES.items() if re.fullmatch(pattern, recipe, re.IGNORECASE)), None)
+    if family or any((Path(recipe) / file).is_file() for file in ("config.json", "recipe.json")):
+        command = f"crossling pretrain {family or 'xlm_r'} --init {recipe}"
+        raise BadInput(f"{recipe}: this is a model, not a recipe. Use `{command}`.")
+    raise BadInput(f"{recipe}: there is no such recipe{suggestion(recipe, RECIPES)}")
+
+
+def has_size(recipe: str, size: str) -> bool:
+    """Return whether a recipe has settings for a size."""
+    try:
+        get_recipe(recipe, size)
+    except BadInput:
+        return False
+    return True
+
+
+def can_resume(run: Path, recipe: str, init: str) -> bool:
+    """Return whether a run folder has a checkpoint of this recipe, initialized from this model."""
+    source = RunFolder.read_init_source(run)
+    if source is None or not same_models(source.models, {"model": init}) or recipe.endswith(".json"):
+        return False
+    return recipe_name(recipe) == get_recipe(str(run / "recipe.json")).name
+
+
+def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assignments: Sequence[str] = ()) -> Recipe:
+    """Return a recipe with the architecture of the model it is initialized from.
+
+    The peak learning rate of replaced token detection is lowered, unless `assignments` set it.
+
+    Args:
+        recipe: Name of a recipe or path of a `recipe.json`.
+        model: Model to initialize from.
+        size: Size whose other settings are used [default: that of the model].
+        assignments: `key=value` settings, as of `Recipe.set`.
+
+    Returns:
+        The recipe to train.
+
+    Raises:
+        BadInput: The size or a setting contradicts the architecture of the model.
+    """
+    config = model.encoder.config
+    shape = config.num_hidden_layers, config.hidden_size
+    own_size = next((name for name, each in SIZES.items() if (each.layers, each.width) == shape), None)
+    if size in SIZES and own_size and size != own_size:
+        raise BadInput(
+            f"size {size}: {model.name} has {shape[0]} layers and hidden size {shape[1]}, which is {own_size}."
+            " Omit the size."
+        )
+    is_file = recipe.endswith(".json")
+    if size is None and not is_file and own_size and has_size(recipe, own_size):
+        size = own_size
+    chosen = model.adapt(get_recipe(recipe, size)).set(assignments)
+    has_lr = is_file or any(assignment.startswith("lr=") for assignment in assignments)
+    if chosen.has_rtd and not has_lr:  # at the original one it was seen to diverge (XY-LENT, Limitations)
+        chosen = chosen.replace(lr=RTD_LR_FACTOR * chosen.lr)
+    required = model.adapt(chosen).model
+    for key in (field.name for field in fields(ModelShape)):
+        found, expected = getattr(chosen.model, key), getattr(required, key)
+        if found != expected:
+            raise BadInput(f"model.{key}={found}: {model.name} has {expected}, which cannot change. Omit this setting.")
+    return chosen
+
+
+def _compact(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()

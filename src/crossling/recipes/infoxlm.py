@@ -47,22 +47,16 @@ def infoxlm(size: str = "base") -> Recipe:
         131072
     """
     defaults = defaults_for_size(size, PAPER)
-    paper = size in PAPER
+    sequences, xlco = None, XLCo.sized_like(defaults.tokens, defaults.length)
+    if size in PAPER:
+        sequences = 2048
+        xlco = XLCo(pairs=2048, queue=131_072, momentum=0.999, temperature=0.25, length=defaults.length)
     return Recipe(
         name="infoxlm",
         model=replace(SIZES[size], relative=False, gate=False, dropout=0.0, universal_layer=UNIVERSAL_LAYER.get(size)),
         mlm=MLM(rate=0.15, keep=0.1, random=0.1, tokens=defaults.tokens, length=defaults.length),
-        tlm=TLM(
-            rate=0.15,
-            keep=0.1,
-            random=0.1,
-            tokens=defaults.tokens,
-            sequences=2048 if paper else None,
-            length=defaults.length,
-        ),
-        xlco=XLCo(pairs=2048, queue=131_072, momentum=0.999, temperature=0.25, length=defaults.length)
-        if paper
-        else XLCo.sized_like(defaults.tokens, defaults.length),
+        tlm=TLM(rate=0.15, keep=0.1, random=0.1, tokens=defaults.tokens, sequences=sequences, length=defaults.length),
+        xlco=xlco,
         sampling=Sampling(text_alpha=0.7, pair_alpha=0.7),
         **defaults.recipe_fields(),
     )

@@ -9,7 +9,8 @@ old tokens.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from crossling.bundled import resolve_model
 from crossling.core.errors import BadInput
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
 from crossling.model.config import CrosslingConfig
-from crossling.model.convert import ConvertedModel, from_huggingface
+from crossling.model.convert import ConvertedModel, find_differences, from_huggingface
 from crossling.model.embedding import DisentangledEmbedding, remap_rows
 from crossling.model.encoder import CrosslingModel
+from crossling.model.model_shape import CONFIG_NAMES
+from crossling.model.pretrained import LOCAL
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
@@ -38,6 +41,7 @@ COMMON = (
     *("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"),
     *("norm", "absolute_positions", "layer_norm_eps"),
 )
+ARCHITECTURE = ("layers", "width", "heads", "feed_forward", "max_length", "norm", "absolute", "norm_epsilon")
 FIXED = ("relative_buckets", "relative_max_distance")  # no setting of a recipe
 RELATIVE_BIAS = ("relative_positions", "gated", "gate_input", *FIXED)  # apply only with a relative position bias
 
@@ -91,9 +95,10 @@ class InitialModel:
         path = Path(model)
         if (path / "recipe.json").is_file():
             net = load_run(path)
-            encoder = ConvertedModel(net.encoder.config, net.encoder, _part(net, "lm_head"), _part(net, "rtd_head"))
-            own = _part(net, "generator")
-            own = ConvertedModel(own.config, own, _part(net, "generator_head")) if own is not None else None
+            parts = dict(net.parts.items())
+            encoder = ConvertedModel(net.encoder.config, net.encoder, parts.get("lm_head"), parts.get("rtd_head"))
+            own = parts.get("generator")
+            own = ConvertedModel(own.config, own, parts["generator_head"]) if own is not None else None
             loaded = cls(str(model), encoder, own, Vocabulary.load(path / "vocab"))
         else:
             files = [*TOKENIZER_FILES, *WEIGHT_FILES, *(f"generator/{file}" for file in WEIGHT_FILES)]
@@ -109,25 +114,27 @@ class InitialModel:
                 f"{generator}: its vocabulary is not that of {model}. Give a generator with the same vocabulary."
             )
         config = other.encoder.config
-        common = (*COMMON, *RELATIVE_BIAS) if config.relative_positions else COMMON  # a missing bias is new
-        for setting, found, expected in _differences(config, loaded.encoder.config, common):
+        names = (*COMMON, *RELATIVE_BIAS) if config.relative_positions else COMMON  # a missing bias is new
+        expected = {name: getattr(loaded.encoder.config, name) for name in names}
+        for name, found in find_differences(config, expected):
             raise BadInput(
-                f"{generator}: its {setting} is {found}, expected {expected} as of {model}. Give another generator."
+                f"{generator}: its {name} is {found}, expected {expected[name]} as of {model}. Give another generator."
             )
         return replace(loaded, generator=other.encoder, generator_name=str(generator))
 
     def _check(self) -> None:
         """Refuse a model that would fail, or be another network, only later."""
-        rows = self.encoder.config.vocab_size
-        largest = _largest_id(self.vocabulary)
+        rows, tokens = self.encoder.config.vocab_size, self.vocabulary
+        largest = tokens.mask_id if isinstance(tokens, Vocabulary) else max(tokens.get_vocab().values())
         if largest >= rows:
             raise BadInput(
                 f"{self.name}: its tokenizer has the id {largest}, but its embedding table only {rows} rows."
                 " Fix the folder."
             )
         if self.encoder.config.relative_positions:
-            for setting, found, expected in _differences(self.encoder.config, CrosslingConfig(), FIXED):
-                raise BadInput(f"{self.name}: its {setting} is {found}, but recipes support {expected} only.")
+            expected = {name: getattr(CrosslingConfig(), name) for name in FIXED}
+            for name, found in find_differences(self.encoder.config, expected):
+                raise BadInput(f"{self.name}: its {name} is {found}, but recipes support {expected[name]} only.")
 
     def adapt(self, recipe: Recipe) -> Recipe:
         """Return the recipe with the architecture of the model.
@@ -150,27 +157,17 @@ class InitialModel:
         if generator_layers >= config.num_hidden_layers:  # not trained as a generator
             generator_layers = min(shape.generator_layers, generator_layers)
         same_table = torch.equal(*(each.encoder.embeddings.tokens.weight for each in (source, self.encoder)))
+        token_table = "gdes" if shape.token_table == "shared" and not same_table else shape.token_table
         layer = shape.universal_layer
-        return recipe.replace(
-            model=replace(
-                shape,
-                layers=config.num_hidden_layers,
-                width=config.hidden_size,
-                heads=config.num_attention_heads,
-                feed_forward=config.intermediate_size,
-                max_length=config.max_position_embeddings,
-                norm=config.norm,
-                absolute=config.absolute_positions,
-                relative=config.relative_positions or shape.relative,
-                gate=config.gated if config.relative_positions else shape.gate,
-                gate_input=config.gate_input if config.relative_positions else shape.gate_input,
-                cross_attention=config.cross_attention or shape.cross_attention,
-                norm_epsilon=config.layer_norm_eps,
-                generator_layers=generator_layers,
-                token_table="gdes" if shape.token_table == "shared" and not same_table else shape.token_table,
-                universal_layer=config.universal_layer if layer is None or layer > config.num_hidden_layers else layer,
-            )
-        )
+        if layer is None or layer > config.num_hidden_layers:
+            layer = config.universal_layer
+        names = [*ARCHITECTURE]
+        # A position bias or cross-attention that the model lacks is new, as the recipe has it.
+        names += ["relative", "gate", "gate_input"] if config.relative_positions else []
+        names += ["cross_attention"] if config.cross_attention else []
+        own: dict[str, Any] = {name: getattr(config, CONFIG_NAMES.get(name, name)) for name in names}
+        own |= {"generator_layers": generator_layers, "token_table": token_table, "universal_layer": layer}
+        return recipe.replace(model=replace(shape, **own))
 
     @torch.no_grad()
     def initialize(self, net: Network, vocabulary: Vocabulary, seed: int) -> str:
@@ -235,33 +232,12 @@ class InitialModel:
         return map_tokens(self.vocabulary, vocabulary)
 
 
-def lower_learning_rate(recipe: Recipe) -> Recipe:
-    """Return the recipe with a lower peak learning rate if it continues replaced token detection.
-
-    At the original one it was seen to diverge (XY-LENT, Limitations).
-    """
-    return recipe.replace(lr=RTD_LR_FACTOR * recipe.lr) if recipe.has_rtd else recipe
-
-
 def _summarize(old_ids: Sequence[Sequence[int]] | None) -> str:
     if old_ids is None:
         return "same vocabulary"
-    one, several = (sum(len(ids) == 1 for ids in old_ids), sum(len(ids) > 1 for ids in old_ids))
+    one, several = sum(len(ids) == 1 for ids in old_ids), sum(len(ids) > 1 for ids in old_ids)
     none = len(old_ids) - one - several
     return f"token embeddings from one old token {one:,}, from the mean of several {several:,}, new {none:,}"
-
-
-def _part(net: Network, name: str) -> Any:
-    return dict(net.parts.items()).get(name)
-
-
-def _differences(
-    config: CrosslingConfig, reference: CrosslingConfig, settings: Sequence[str]
-) -> Iterator[tuple[str, Any, Any]]:
-    for setting in settings:
-        found, expected = getattr(config, setting), getattr(reference, setting)
-        if found != expected:
-            yield setting, found, expected
 
 
 def _load_tokenizer(folder: Path, name: str | Path) -> Vocabulary | PreTrainedTokenizerFast:
@@ -269,18 +245,12 @@ def _load_tokenizer(folder: Path, name: str | Path) -> Vocabulary | PreTrainedTo
     check_tokenizer(folder, name)
     try:
         return load_vocabulary(folder)
-    except BadInput as error:
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except Exception:  # each kind of tokenizer raises its own errors
-            raise error from None
-        if not isinstance(tokenizer, PreTrainedTokenizerFast):
-            raise
-        return tokenizer
-
-
-def _largest_id(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> int:
-    return vocabulary.mask_id if isinstance(vocabulary, Vocabulary) else max(vocabulary.get_vocab().values())
+    except BadInput:
+        with suppress(Exception):  # each kind of tokenizer raises its own errors
+            tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL)
+            if isinstance(tokenizer, PreTrainedTokenizerFast):
+                return tokenizer
+        raise
 
 
 def _tokens(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[str]:

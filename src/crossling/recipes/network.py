@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from crossling.data.batches import Batches
+from crossling.data.shards import Shards
 from crossling.model.encoder import CrosslingModel
 from crossling.objectives import Network
 from crossling.recipes.recipe import Recipe
@@ -49,6 +51,28 @@ class ObjectiveLoad:
         return self.examples * self.length
 
 
+def make_batches(recipe: Recipe, shards: Shards, rank: int = 0, world_size: int = 1) -> Batches:
+    """Return the batches of one process. Raises BadInput if the shards do not suffice."""
+    return Batches(
+        shards,
+        recipe.objectives,
+        recipe.sampling,
+        seed=recipe.seed,
+        micro_tokens=recipe.micro_tokens,
+        alternate=recipe.alternate,
+        rank=rank,
+        world_size=world_size,
+    )
+
+
+def objective_loads(batches: Batches) -> dict[str, ObjectiveLoad]:
+    """Return the examples of each objective in one step."""
+    return {
+        name: ObjectiveLoad(batches.samplers[name].examples_per_step, length)
+        for name, length in batches.mean_lengths.items()
+    }
+
+
 def total_tokens(recipe: Recipe, loads: Mapping[str, ObjectiveLoad]) -> float:
     """Return the tokens of a whole run."""
     return sum(load.tokens * recipe.stream_steps(recipe.objectives[name].stream) for name, load in loads.items())
@@ -83,7 +107,5 @@ def flops_per_token(recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveL
     `paper`: 6 per weight of the encoder's layers, which seems to be the convention of XLM-E's Table 4.
     """
     flops = sum(recipe.objectives[name].flops_per_token(net, load.length) * load.tokens for name, load in loads.items())
-    return {
-        "full": flops / sum(load.tokens for load in loads.values()),
-        "paper": 6.0 * count_layer_parameters(net),
-    }
+    tokens = sum(load.tokens for load in loads.values())
+    return {"full": flops / tokens, "paper": 6.0 * count_layer_parameters(net)}

@@ -14,13 +14,12 @@ from crossling.core.distributed import is_main_process, main_process_first, proc
 from crossling.core.errors import BadInput, Failed
 from crossling.core.hardware import device_name, local_accelerator
 from crossling.core.progress import format_count, format_duration, print_status
-from crossling.data.batches import Batches
 from crossling.data.example_sampler import pair_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder import CrosslingModel
 from crossling.objectives import Network
 from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
-from crossling.recipes.network import ObjectiveLoad, build_network, flops_per_token
+from crossling.recipes.network import build_network, flops_per_token, make_batches, objective_loads
 from crossling.recipes.recipe import Recipe
 from crossling.train.health import DiscriminatorGuard
 from crossling.train.meters import Machine, TrainingCost
@@ -82,8 +81,7 @@ def pretrain(
         freeze_steps=freeze_steps,
     )
     with process_group() as device:
-        if workers is None:
-            workers = _default_workers(device)
+        workers = _default_workers(device) if workers is None else workers
         return _train(
             recipe, shards, out, schedule, probe=probe, workers=workers, model=model, source=source, device=device
         )
@@ -103,16 +101,7 @@ def _train(
 ) -> Network:
     """Train in one process of the run."""
     new = source.new if source else []
-    batches = Batches(
-        shards,
-        recipe.objectives,
-        recipe.sampling,
-        seed=recipe.seed,
-        micro_tokens=recipe.micro_tokens,
-        alternate=recipe.alternate,
-        rank=rank(),
-        world_size=world_size(),
-    )
+    batches = make_batches(recipe, shards, rank(), world_size())
     resampling = Resampling(recipe.dro, batches, recipe.objectives, steps=recipe.steps, run=out) if recipe.dro else None
     with main_process_first():
         run = RunFolder(out, recipe.dump(), shards.fingerprint, init_source=source, data=_data_counts(shards, recipe))
@@ -125,12 +114,8 @@ def _train(
             modules = ", ".join(new) or "none"
             warnings.warn(f"initialized from {model.name}: {summary}; new modules: {modules}.", stacklevel=3)
     if recipe.gradient_checkpointing:
-        _enable_gradient_checkpointing(net)
-    loads = {
-        name: ObjectiveLoad(batches.samplers[name].examples_per_step, length)
-        for name, length in batches.mean_lengths.items()
-    }
-    cost = TrainingCost(flops_per_token(recipe, net, loads), describe_machine(device))
+        enable_gradient_checkpointing(net)
+    cost = TrainingCost(flops_per_token(recipe, net, objective_loads(batches)), describe_machine(device))
     try:
         Trainer(
             net,
@@ -159,13 +144,13 @@ def _train(
 def describe_machine(device: torch.device) -> Machine:
     """Return name and peak FLOP/s of all devices of the run, which are taken to be alike."""
     accelerator = local_accelerator() if device.type == "cuda" else None
-    name, number = device_name(device), world_size()
-    if device.type == "cuda":
-        name = f"{number} x {name}"
+    number = world_size()
+    name = f"{number} x {device_name(device)}" if device.type == "cuda" else device_name(device)
     return Machine(name, number * accelerator.peak_flops if accelerator else None)
 
 
-def _enable_gradient_checkpointing(net: Network) -> None:
+def enable_gradient_checkpointing(net: Network) -> None:
+    """Recompute the activations of all encoders in the backward pass."""
     for module in (net.encoder, *net.parts.values()):
         if isinstance(module, CrosslingModel):
             module.gradient_checkpointing_enable()
@@ -225,7 +210,5 @@ def _data_counts(shards: Shards, recipe: Recipe) -> dict[str, Any]:
     streams = {objective.stream for objective in recipe.objectives.values()}
     text = shards.manifest["text"] if "text" in streams else {}
     pairs = pair_counts(shards, recipe.sampling.pivot) if "pairs" in streams else {}
-    return {
-        "text": {language: entry["tokens"] for language, entry in text.items()},
-        "pairs": [[a, b, count] for (a, b), count in pairs.items()],
-    }
+    tokens = {language: entry["tokens"] for language, entry in text.items()}
+    return {"text": tokens, "pairs": [[a, b, count] for (a, b), count in pairs.items()]}

@@ -28,44 +28,43 @@ _PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32. Omit
 _BATCH = "The batch size is set for each objective, in tokens per step. Use --set mlm.tokens=N or --set mrtd.tokens=N."
 _LENGTH = "The length is set for each objective. Use --set mlm.length=N or --set mrtd.length=N."
 _MASKING = "The masking rate is set for each objective. Use --set mlm.rate=0.15 or --set mrtd.rate=0.15."
+_MICRO_BATCHES = "Micro-batches follow from the tokens that fit into memory at once. Use --set micro_tokens=N."
 
-SETTING_ALIASES = {
-    **dict.fromkeys(("learning_rate", "peak_lr", "max_lr"), "lr"),
-    **dict.fromkeys(("max_steps", "num_train_steps", "num_steps", "total_steps", "train_steps"), "steps"),
-    **dict.fromkeys(("warmup_steps", "num_warmup_steps", "warmup_ratio", "warmup"), "optimizer.warmup"),
-    **dict.fromkeys(("weight_decay", "wd"), "optimizer.decay"),
-    **dict.fromkeys(("max_grad_norm", "grad_clip", "gradient_clip_val", "clip_norm", "clip"), "optimizer.clip"),
-    **dict.fromkeys(("adam_beta1", "beta1"), "optimizer.beta1"),
-    **dict.fromkeys(("adam_beta2", "beta2"), "optimizer.beta2"),
-    **dict.fromkeys(("adam_epsilon", "adam_eps", "eps", "epsilon"), "optimizer.epsilon"),
-    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "layers"), "model.layers"),
-    **dict.fromkeys(("hidden_size", "d_model", "hidden_dim", "embed_dim", "width"), "model.width"),
-    **dict.fromkeys(("num_attention_heads", "num_heads", "n_heads", "heads"), "model.heads"),
-    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "feed_forward"), "model.feed_forward"),
-    **dict.fromkeys(("max_position_embeddings", "max_positions", "max_length"), "model.max_length"),
-    **dict.fromkeys(("hidden_dropout_prob", "dropout"), "model.dropout"),
-    **dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), "model.attention_dropout"),
-    "initializer_range": "model.init",
-    "generator_rate": "optimizer.generator_lr_factor",
-    "layer_norm_eps": "model.norm_epsilon",
-    **dict.fromkeys(("logging_steps", "log_interval", "log_every_n_steps"), "log_every"),
-    **dict.fromkeys(("save_steps", "save_interval", "checkpoint_interval", "save_every"), "checkpoint_every"),
-    **dict.fromkeys(("random_seed", "manual_seed"), "seed"),
-    **dict.fromkeys(("recompute", "activation_checkpointing", "grad_checkpointing"), "gradient_checkpointing"),
-    **dict.fromkeys(("queue_size", "queue_length"), "xlco.queue"),
-    **dict.fromkeys(("temperature", "tau"), "xlco.temperature"),
-    **dict.fromkeys(("alpha", "sampling_alpha", "smoothing"), "sampling.text_alpha"),
-    **dict.fromkeys(("batch_size", "train_batch_size", "per_device_train_batch_size", "tokens_per_batch"), _BATCH),
-    **dict.fromkeys(("max_seq_length", "seq_length", "sequence_length", "seq_len"), _LENGTH),
-    **dict.fromkeys(("mlm_probability", "masking_rate", "mask_prob"), _MASKING),
-    **dict.fromkeys(("fp16", "bf16", "precision", "mixed_precision", "dtype", "amp"), _PRECISION),
-    **dict.fromkeys(
-        ("gradient_accumulation_steps", "accumulate_grad_batches"),
-        "Micro-batches follow from the tokens that fit into memory at once. Use --set micro_tokens=N.",
-    ),
-    **dict.fromkeys(("epochs", "num_train_epochs", "num_epochs"), "A run is set in steps. Use --set steps=N."),
+# Conventional names of each setting, or of one that is answered by a hint.
+_CONVENTIONAL_NAMES = {
+    "lr": "learning_rate peak_lr max_lr",
+    "steps": "max_steps num_train_steps num_steps total_steps train_steps",
+    "optimizer.warmup": "warmup_steps num_warmup_steps warmup_ratio warmup",
+    "optimizer.decay": "weight_decay wd",
+    "optimizer.clip": "max_grad_norm grad_clip gradient_clip_val clip_norm clip",
+    "optimizer.beta1": "adam_beta1 beta1",
+    "optimizer.beta2": "adam_beta2 beta2",
+    "optimizer.epsilon": "adam_epsilon adam_eps eps epsilon",
+    "optimizer.generator_lr_factor": "generator_rate",
+    "model.layers": "num_hidden_layers num_layers n_layers layers",
+    "model.width": "hidden_size d_model hidden_dim embed_dim width",
+    "model.heads": "num_attention_heads num_heads n_heads heads",
+    "model.feed_forward": "intermediate_size ffn_dim d_ff feed_forward",
+    "model.max_length": "max_position_embeddings max_positions max_length",
+    "model.dropout": "hidden_dropout_prob dropout",
+    "model.attention_dropout": "attention_probs_dropout_prob attention_dropout",
+    "model.init": "initializer_range",
+    "model.norm_epsilon": "layer_norm_eps",
+    "log_every": "logging_steps log_interval log_every_n_steps",
+    "checkpoint_every": "save_steps save_interval checkpoint_interval save_every",
+    "seed": "random_seed manual_seed",
+    "gradient_checkpointing": "recompute activation_checkpointing grad_checkpointing",
+    "xlco.queue": "queue_size queue_length",
+    "xlco.temperature": "temperature tau",
+    "sampling.text_alpha": "alpha sampling_alpha smoothing",
+    _BATCH: "batch_size train_batch_size per_device_train_batch_size tokens_per_batch",
+    _LENGTH: "max_seq_length seq_length sequence_length seq_len",
+    _MASKING: "mlm_probability masking_rate mask_prob",
+    _PRECISION: "fp16 bf16 precision mixed_precision dtype amp",
+    _MICRO_BATCHES: "gradient_accumulation_steps accumulate_grad_batches",
+    "A run is set in steps. Use --set steps=N.": "epochs num_train_epochs num_epochs",
 }
-
+SETTING_ALIASES = {name: key for key, names in _CONVENTIONAL_NAMES.items() for name in names.split()}
 
 OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
 
@@ -276,11 +275,8 @@ class Recipe:
             yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
         if self.freeze_steps and not self.model.cross_attention:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
-        layers = {
-            "xlco.layer": self.xlco.layer if self.xlco else None,
-            "model.universal_layer": self.model.universal_layer,
-        }
-        for key, layer in layers.items():
+        xlco_layer = self.xlco.layer if self.xlco else None
+        for key, layer in (("xlco.layer", xlco_layer), ("model.universal_layer", self.model.universal_layer)):
             if layer is not None and not 0 <= layer <= self.model.layers:
                 yield f"{key} is {layer}, the model has layers 0 to {self.model.layers}. Set one of these."
         if self.optimizer.warmup_steps(self.steps) >= self.steps > 1:
@@ -298,12 +294,10 @@ class Recipe:
 
 def _sized_like(cls: Any, others: Mapping[str, Any]) -> PretrainingObjective:
     """Return an objective at the batch size and length of the others, not at those of its paper."""
-    for other in sorted(others.values(), key=lambda objective: objective.stream != cls.stream):
-        if hasattr(other, "tokens"):
-            sized: PretrainingObjective = cls.sized_like(other.tokens, other.length)
-            return sized
-    default: PretrainingObjective = cls()
-    return default
+    sized = [other for other in others.values() if hasattr(other, "tokens")]
+    closest = min(sized, key=lambda objective: objective.stream != cls.stream, default=None)
+    objective: PretrainingObjective = cls.sized_like(closest.tokens, closest.length) if closest else cls()
+    return objective
 
 
 # Training settings of each size: those of a paper, and ours for `tiny` (a CPU) and `small` (one GPU).
@@ -323,15 +317,8 @@ class TrainingDefaults:
 
     def recipe_fields(self, beta2: float = 0.98) -> dict[str, Any]:
         """Return the fields of a recipe for optimizer and steps, with the Adam settings that all papers share."""
-        optimizer = OptimizerSettings(
-            warmup=self.warmup,
-            beta1=0.9,
-            beta2=beta2,
-            epsilon=1e-6,
-            decay=0.01,
-            clip=self.clip,
-            matrices=self.matrices,
-        )
+        adam = OptimizerSettings(beta1=0.9, beta2=beta2, epsilon=1e-6, decay=0.01)
+        optimizer = replace(adam, warmup=self.warmup, clip=self.clip, matrices=self.matrices)
         checkpoint_every = min(1000, self.steps // 20)
         return {"optimizer": optimizer, "lr": self.lr, "steps": self.steps, "checkpoint_every": checkpoint_every}
 

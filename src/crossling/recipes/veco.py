@@ -9,11 +9,8 @@ from crossling.objectives import CAMLM, CATLM, TLM
 from crossling.recipes.recipe import Recipe, TrainingDefaults, defaults_for_size
 from crossling.sampling import Sampling
 
-PAPER = {
-    "ablation": TrainingDefaults(tokens=524_288, length=512, steps=240_000, warmup=12_000, lr=3e-4, clip=1.0),
-    "base": TrainingDefaults(tokens=524_288, length=512, steps=240_000, warmup=12_000, lr=2e-4, clip=1.0),
-    "large": TrainingDefaults(tokens=524_288, length=512, steps=240_000, warmup=12_000, lr=2e-4, clip=1.0),
-}
+LARGE = TrainingDefaults(tokens=524_288, length=512, steps=240_000, warmup=12_000, lr=2e-4, clip=1.0)
+PAPER = {"ablation": replace(LARGE, lr=3e-4), "base": LARGE, "large": LARGE}
 ABLATION = ModelShape(layers=6, width=768, heads=12, feed_forward=3072, generator_layers=2)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from crossling.model.model_shape import SIZES
 from crossling.objectives import MRTD, TRTD
 from crossling.recipes.recipe import Recipe, TrainingDefaults, defaults_for_size
+from crossling.recipes.xy_lent import PAPER as XY_LENT
 from crossling.sampling import Sampling
 
 PAPER = {
+    **XY_LENT,
     "base": TrainingDefaults(tokens=1_048_576, length=512, steps=125_000, warmup=10_000, lr=5e-4, clip=2.0),
-    "large": TrainingDefaults(tokens=1_048_576, length=512, steps=500_000, warmup=10_000, lr=2e-4, clip=1.0),
-    "xl": TrainingDefaults(tokens=4_194_304, length=512, steps=150_000, warmup=10_000, lr=1e-4, clip=1.0),
 }
 
 

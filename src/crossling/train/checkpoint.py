@@ -180,12 +180,12 @@ def scheduled_checkpoints(checkpoints: Sequence[Path]) -> list[Path]:
 
 def best_checkpoints(checkpoints: Sequence[Path]) -> dict[str, Path]:
     """Return the first checkpoint with the highest score, by the name of the score."""
-    scores = {path: _read_scores(path) for path in checkpoints}
-    names = {name for found in scores.values() for name in found}
-    return {
-        name: max((path for path in checkpoints if name in scores[path]), key=lambda path: scores[path][name])
-        for name in sorted(names)
-    }
+    best: dict[str, tuple[float, Path]] = {}
+    for path in checkpoints:
+        for name, score in _read_state(path).get("scores", {}).items():
+            if math.isfinite(score) and (name not in best or score > best[name][0]):
+                best[name] = score, path
+    return {name: path for name, (_, path) in sorted(best.items())}
 
 
 def latest_valid_checkpoint(run: Path) -> Path:
@@ -205,7 +205,8 @@ def _latest_valid(checkpoints: Sequence[Path], find_damage: Callable[[Path], str
     for folder in reversed(checkpoints):
         damage = find_damage(folder)
         if damage is None:
-            _check_format(folder)
+            found = _read_state(folder).get("format", 1)
+            check_format(f"{folder}: checkpoint", found, FORMAT, "Train again with crossling pretrain.")
             return folder
         if folder == checkpoints[0]:
             raise BadInput(
@@ -217,13 +218,10 @@ def _latest_valid(checkpoints: Sequence[Path], find_damage: Callable[[Path], str
     return None
 
 
-def _check_format(folder: Path) -> None:
-    found = _read_state(folder).get("format", 1)
-    if found != FORMAT:
-        age = "older" if found < FORMAT else "newer"
-        raise BadInput(
-            f"{folder}: checkpoint format {found} is {age} than {FORMAT}. Train again with crossling pretrain."
-        )
+def check_format(what: str, found: int, expected: int, fix: str) -> None:
+    """Raise BadInput if stored data has another format than this version reads."""
+    if found != expected:
+        raise BadInput(f"{what} format {found} is {'older' if found < expected else 'newer'} than {expected}. {fix}")
 
 
 def _find_damage(folder: Path, first: int = 0, every: int = 1) -> str | None:
@@ -249,10 +247,6 @@ def _find_damage(folder: Path, first: int = 0, every: int = 1) -> str | None:
 
 def _describe_file(file: Path) -> dict[str, Any]:
     return {"bytes": file.stat().st_size, "xxh3": file_fingerprint(file)}
-
-
-def _read_scores(folder: Path) -> dict[str, float]:
-    return {name: score for name, score in _read_state(folder).get("scores", {}).items() if math.isfinite(score)}
 
 
 def _read_state(folder: Path) -> dict[str, Any]:

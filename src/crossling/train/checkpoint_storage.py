@@ -44,12 +44,9 @@ class StagedTensors:
     def copy(self, net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         """Return copies of the weights and of the optimizer state."""
         weights = _named_weights(net)
-        optimizer_state = {
-            f"{name}/{key}": value
-            for name, weight in weights.items()
-            for key, value in optimizer.state.get(weight, {}).items()
-        }
-        tensors = {name: value.detach() for name, value in {**weights, **optimizer_state}.items()}
+        tensors = {name: weight.detach() for name, weight in weights.items()}
+        for name, weight in weights.items():
+            tensors |= {f"{name}/{key}": value.detach() for key, value in optimizer.state.get(weight, {}).items()}
         shapes = {name: value.shape for name, value in tensors.items()}
         if shapes != self._shapes:  # pinned memory is slow to allocate and therefore reused
             self._stager = BlockingAsyncStager(cache_staged_state_dict=torch.cuda.is_available())
@@ -80,10 +77,9 @@ class _Writer(dcp.HuggingFaceStorageWriter):
             assert data is not None
             tensors[item.index.fqn] = tensor.detach().contiguous()
             offsets[item.index.fqn] = {"saved_offsets": [*data.chunk.offsets]}
+        metadata = {"DCP_SHARDING_INFO": json.dumps(offsets)}  # one key: the order of several is not fixed
         with atomic_file(self.file) as new:
-            save_file(
-                tensors, new, {"DCP_SHARDING_INFO": json.dumps(offsets)}
-            )  # one key: the order of several is not fixed
+            save_file(tensors, new, metadata)
         done: Future[list[WriteResult]] = Future()
         done.set_result([])
         return done

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -208,7 +208,7 @@ class CollapseMonitor:
         for term in self.terms:
             if term not in row:
                 continue
-            found = {f"{term} {sign}": message for sign, message in self._find_signs(term, row, step).items()}
+            found = {f"{term} {sign}": message for sign, message in self._find_signs(term, row, step)}
             for sign in [sign for sign in self.signs if sign.startswith(f"{term} ") and sign not in found]:
                 del self.signs[sign]
             for sign, message in found.items():
@@ -218,63 +218,60 @@ class CollapseMonitor:
                     self.warned.append(sign)
                     warnings.warn(f"step {step}: {message}", stacklevel=2)
 
-    def _find_signs(self, term: str, row: Mapping[str, float], step: int) -> dict[str, str]:
-        """Return the signs in a row, each with its message."""
-        signs: dict[str, str] = {}
+    def _find_signs(self, term: str, row: Mapping[str, float], step: int) -> Iterator[tuple[str, str]]:
+        """Yield the signs in a row, each with its message."""
         if f"{term}_bound" in row:
-            signs |= self._check_bound(term, row[f"{term}_bound"])
+            yield from self._check_bound(term, row[f"{term}_bound"])
             if step > self.warmup + CHANCE_STEPS:
-                signs |= self._check_chance(term, row)
+                yield from self._check_chance(term, row)
         if row.get(f"{term}_replaced", 1.0) < 1:
-            signs |= self._check_discriminator(term, row[term], row[f"{term}_replaced"])
-        return signs
+            yield from self._check_discriminator(term, row[term], row[f"{term}_replaced"])
 
-    def _check_bound(self, term: str, bound: float) -> dict[str, str]:
+    def _check_bound(self, term: str, bound: float) -> Iterator[tuple[str, str]]:
         best = self.best_bounds[term] = max(bound, self.best_bounds.get(term, bound))
-        if best < MIN_BEST_BOUND or bound >= LOST_BOUND * best:
-            return {}
-        message = (
-            f"{term} has lost more than half of what it had learned: {bound:.2f} nats, at best {best:.2f}. It may have"
-            " diverged. Start again with a lower lr, a longer optimizer.warmup or a lower optimizer.clip."
-        )
-        return {"lost": message}
+        if best >= MIN_BEST_BOUND and bound < LOST_BOUND * best:
+            yield (
+                "lost",
+                f"{term} has lost more than half of what it had learned: {bound:.2f} nats, at best {best:.2f}. It may"
+                " have diverged. Start again with a lower lr, a longer optimizer.warmup or a lower optimizer.clip.",
+            )
 
-    def _check_chance(self, term: str, row: Mapping[str, float]) -> dict[str, str]:
+    def _check_chance(self, term: str, row: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         frequency, bound, accuracy = self.token_frequency(term), row[f"{term}_bound"], row[f"{term}_accuracy"]
         max_bound = row[term] + bound  # log |N|
         if frequency is None and bound < MIN_BOUND * max_bound:
-            message = (
+            yield (
+                "chance",
                 f"{term} does not distinguish translations from other sentences. Its bound on mutual information is"
                 f" {bound:.2f} nats, by chance 0, at most {max_bound:.2f}. All keys may be alike. Try a lower lr, or"
-                f" {term}.normalise=true with {term}.temperature=0.05 and {term}.pooling=mean."
+                f" {term}.normalise=true with {term}.temperature=0.05 and {term}.pooling=mean.",
             )
-            return {"chance": message}
         if frequency is not None and accuracy < CHANCE_RATIO * frequency:
-            message = (
+            yield (
+                "chance",
                 f"{term} has learned nothing from context. Its accuracy is {accuracy:.1%}, that of the most frequent"
-                f" token {frequency:.1%}. Try a lower lr or a longer optimizer.warmup."
+                f" token {frequency:.1%}. Try a lower lr or a longer optimizer.warmup.",
             )
-            return {"chance": message}
-        return {}
 
-    def _check_discriminator(self, term: str, loss: float, replaced: float) -> dict[str, str]:
+    def _check_discriminator(self, term: str, loss: float, replaced: float) -> Iterator[tuple[str, str]]:
         if replaced < MIN_REPLACED:
-            message = (
+            yield (
+                "copies",
                 f"the generator of {term} is nearly always correct: only {replaced:.2%} of the tokens are replaced,"
                 f" which leaves little to detect. Try fewer model.generator_layers or a higher"
-                f" masking rate, {term}.rate."
+                f" masking rate, {term}.rate.",
             )
-            return {"copies": message}
+            return
         guessing = guessing_loss(replaced)
         if loss < LEARNED * guessing and term not in self.learned:
             self.learned.append(term)
-        if loss < LOST * guessing or term not in self.learned:
-            return {}
-        message = (
-            f"{term} is back to guessing which tokens are replaced: its loss is {loss:.4g}, the best constant answer"
-            f" costs {guessing:.4g}. If that lasts, start again with a lower lr or fewer model.generator_layers."
-        )
-        return {"guessing": message}
+        elif loss >= LOST * guessing and term in self.learned:
+            yield (
+                "guessing",
+                f"{term} is back to guessing which tokens are replaced: its loss is {loss:.4g}, the best constant"
+                f" answer costs {guessing:.4g}. If that lasts, start again with a lower lr or fewer"
+                " model.generator_layers.",
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint: a resumed run repeats no warning."""

@@ -20,6 +20,7 @@ from crossling.core.distributed import all_reduce_sum, is_main_process, world_si
 ROW_WEIGHT = 0.2  # of the newest row in the mean step time, which becomes a mean of about five rows
 
 RareEvent = Literal["save", "probe", "resample"]
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -57,23 +58,24 @@ class TrainingCost:
         """Model FLOPs utilization of the whole run, including waiting times."""
         return self.flops["full"] / self.available_flops if self.available_flops else None
 
+    @property
+    def _totals(self) -> dict[str, float]:
+        return {"tokens": self.tokens, "seconds": sum(self.seconds.values())}
+
     def row(self, tokens_per_second: float) -> dict[str, float]:
         """Return the cost for a row of metrics, with the throughput of that row."""
-        row = {"tokens": self.tokens, "seconds": sum(self.seconds.values()), "flops": self.flops["full"]}
-        row["tokens_per_second"] = tokens_per_second
+        row = {**self._totals, "flops": self.flops["full"], "tokens_per_second": tokens_per_second}
         if self.machine.peak is not None:
             row["mfu"] = tokens_per_second * self.flops_per_token["full"] / self.machine.peak
         return row
 
     def summary(self, steps: int) -> dict[str, Any]:
         """Return the total cost, for cost.json."""
-        total = {"steps": steps, "tokens": self.tokens, "seconds": sum(self.seconds.values())}
-        return {**total, "machines": self.seconds, "flops": self.flops, "mfu": self.mfu}
+        return {"steps": steps, **self._totals, "machines": self.seconds, "flops": self.flops, "mfu": self.mfu}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        total = {"tokens": self.tokens, "seconds": sum(self.seconds.values())}
-        return {**total, "machines": self.seconds, "available_flops": self.available_flops}
+        return {**self._totals, "machines": self.seconds, "available_flops": self.available_flops}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""
@@ -89,9 +91,7 @@ class EtaMeter:
     latest rows of metrics, so compilation and another machine before a restart soon have no effect.
     """
 
-    def __init__(
-        self, steps: int, every: Mapping[RareEvent, int], now: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, steps: int, every: Mapping[RareEvent, int], now: Clock = time.perf_counter) -> None:
         """Create a meter.
 
         Args:
@@ -124,22 +124,19 @@ class EtaMeter:
     def add_row(self, step: int) -> None:
         """Measure the time of the steps since the last row. The device must be synchronized."""
         seconds = (self.now() - self._started - self._event_seconds) / max(1, step - self._first_step)
-        weight = max(
-            1 / max(1, self._rows), ROW_WEIGHT
-        )  # the second row replaces the first, which includes compilation
+        # The second row replaces the first, which includes compilation.
+        weight = max(1 / max(1, self._rows), ROW_WEIGHT)
         self._rows += 1
-        self.step_seconds = (
-            seconds if self.step_seconds is None else self.step_seconds + weight * (seconds - self.step_seconds)
-        )
+        before = seconds if self.step_seconds is None else self.step_seconds
+        self.step_seconds = before + weight * (seconds - before)
         self.start(step)
 
     def seconds_left(self, step: int) -> float | None:
         """Return the estimate. None before the first row."""
         if self.step_seconds is None:
             return None
-        events = sum(
-            self.seconds[event] / max(1, self.counts[event]) * self._events_ahead(event, step) for event in self.every
-        )
+        means = {event: self.seconds[event] / max(1, self.counts[event]) for event in self.every}
+        events = sum(seconds * self._events_ahead(event, step) for event, seconds in means.items())
         return self.step_seconds * (self.steps - step) + events
 
     def _events_ahead(self, event: RareEvent, step: int) -> int:
@@ -188,9 +185,7 @@ class MetricsAccumulator:
 
     def means(self) -> dict[str, float]:
         """Return the means over all processes. All of them must call it."""
-        self._fetch()
-        sums = all_reduce_sum(torch.tensor([*self.sums.values()], dtype=torch.float64)).tolist()
-        means = {name: value / max(1, self.counts[name]) for name, value in zip(self.sums, sums, strict=True)}
+        means = {name: value / max(1, self.counts[name]) for name, value in self._global_sums().items()}
         return {**means, "gradient_norm": sum(self.norms) / len(self.norms)} if self.norms else {}
 
     def seconds(self) -> float:
@@ -202,8 +197,8 @@ class MetricsAccumulator:
         fraction = torch.tensor(self.waited / self.seconds(), dtype=torch.float64)
         return float(all_reduce_sum(fraction)) / world_size()
 
-    def _fetch(self) -> None:
-        """Copy results from the device, which synchronizes with it."""
+    def _global_sums(self) -> dict[str, float]:
+        """Return the sums over all processes. Copies results from the device, which synchronizes with it."""
         results, self._on_device = self._on_device, []
         for result in results:
             if result.skipped:
@@ -213,19 +208,13 @@ class MetricsAccumulator:
                 self.sums[name] = self.sums.get(name, 0.0) + value
                 self.counts[name] = self.counts.get(name, 0) + result.counts[name]
             self.norms.append(float(result.norm))
+        sums = all_reduce_sum(torch.tensor([*self.sums.values()], dtype=torch.float64)).tolist()
+        return dict(zip(self.sums, sums, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint between two rows, for any world size."""
-        self._fetch()
-        sums = all_reduce_sum(torch.tensor([*self.sums.values()], dtype=torch.float64)).tolist()
-        return {
-            "sums": dict(zip(self.sums, sums, strict=True)),
-            "counts": self.counts,
-            "norms": self.norms,
-            "tokens": self.tokens,
-            "seconds": self.seconds(),
-            "waited": self.waited,
-        }
+        state = {"sums": self._global_sums(), "counts": self.counts, "norms": self.norms}
+        return {**state, "tokens": self.tokens, "seconds": self.seconds(), "waited": self.waited}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""

@@ -44,9 +44,7 @@ class OptimizerSettings:
     epsilon: Annotated[float, POSITIVE] = 1e-6
     decay: Annotated[float, AT_LEAST_0] = 0.01  # weight decay
     clip: Annotated[float, POSITIVE] = 2.0  # maximum gradient norm
-    generator_lr_factor: Annotated[float, POSITIVE] = (
-        1.0  # learning rate of the generator's own weights, relative to lr
-    )
+    generator_lr_factor: Annotated[float, POSITIVE] = 1.0  # relative to lr, of the generator's own weights
     matrices: Literal["adam", "muon"] = "adam"  # optimizer of the weight matrices of the blocks; the rest uses AdamW
 
     def build(self, net: nn.Module) -> torch.optim.AdamW:
@@ -64,16 +62,13 @@ class OptimizerSettings:
                 decay = self.decay if parameter.ndim > 1 and parameter not in no_decay else 0.0
                 lr_factor = self.generator_lr_factor if parameter in generator - shared else 1.0
                 groups.setdefault((decay, lr_factor, matrices.get(parameter, 0)), []).append(parameter)
-        return (Muon if matrices else torch.optim.AdamW)(
-            [
-                {"params": parameters, "weight_decay": decay, "lr_factor": lr_factor, "matrices": count}
-                for (decay, lr_factor, count), parameters in groups.items()
-            ],
-            lr=0.0,  # set at every step
-            betas=(self.beta1, self.beta2),
-            eps=self.epsilon,
-            fused=True,
-        )
+        parameter_groups = [
+            {"params": parameters, "weight_decay": decay, "lr_factor": lr_factor, "matrices": count}
+            for (decay, lr_factor, count), parameters in groups.items()
+        ]
+        optimizer = Muon if matrices else torch.optim.AdamW
+        # The learning rate is set at every step.
+        return optimizer(parameter_groups, lr=0.0, betas=(self.beta1, self.beta2), eps=self.epsilon, fused=True)
 
     def learning_rate(self, step: int, steps: int, peak: float) -> float:
         """Return the learning rate of a step: linear warm-up to the peak, then linear decay to 0 at the end."""

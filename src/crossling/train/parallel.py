@@ -93,16 +93,13 @@ class ParallelNetwork:
     @property
     def description(self) -> str:
         """Kernels, precision and parallelism of this network, in words."""
-        configs = [module.config for module in self.net.modules() if isinstance(module, CrosslingModel)]
-        widths = {config.hidden_size // config.num_attention_heads for config in configs}
+        widths = {module.config.head_width for module in self.net.modules() if isinstance(module, CrosslingModel)}
         dtype = compute_dtype(self.device)
         has_kernels = bool(widths) and all(uses_attention_kernel(self.device, dtype, width) for width in widths)
-        words = ["fused kernels" if has_kernels else "plain torch"]
-        words += ["compiled"] if self.is_compiled else []
-        words += [str(dtype).removeprefix("torch.")]
+        words = ["fused kernels" if has_kernels else "plain torch", *(["compiled"] if self.is_compiled else [])]
         parallel = "fsdp" if isinstance(self.root, FSDPModule) else "ddp"
-        words += [f"{self.world_size} processes ({parallel})" if self.world_size > 1 else "1 process"]
-        return ", ".join(words)
+        processes = f"{self.world_size} processes ({parallel})" if self.world_size > 1 else "1 process"
+        return ", ".join([*words, str(dtype).removeprefix("torch."), processes])
 
 
 def compute_dtype(device: torch.device) -> torch.dtype:

@@ -14,8 +14,8 @@ The losses and probabilities so far are the state. Checkpoints store it, and RUN
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from crossling.core.distributed import all_reduce_sum, is_main_process
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file
 from crossling.data.batches import Batches, StepWork
-from crossling.objectives.objective import Network, PretrainingObjective
+from crossling.objectives.objective import Network, PretrainingObjective, combined_loss_weights
 from crossling.sampling import DRO, GroupLosses, best_response
 from crossling.train.checkpoint import list_checkpoints
 from crossling.train.parallel import autocast
@@ -43,13 +43,7 @@ class Resampling:
     """Distributionally robust sampling of one run. Every process has one."""
 
     def __init__(
-        self,
-        dro: DRO,
-        batches: Batches,
-        objectives: Mapping[str, PretrainingObjective],
-        *,
-        steps: int,
-        run: Path,
+        self, dro: DRO, batches: Batches, objectives: Mapping[str, PretrainingObjective], *, steps: int, run: Path
     ) -> None:
         """Plan the evaluations.
 
@@ -64,14 +58,9 @@ class Resampling:
             BadInput: If the baseline run has no losses of these corpora.
         """
         self.dro, self.batches, self.steps, self.file = dro, batches, steps, Path(run) / RESAMPLING_FILE
-        self.objectives = {
-            name: objective.stateless_copy(TOKENS)
-            for name, objective in objectives.items()
-            if objective.stream == "pairs"
-        }
-        self.loss_weights = {
-            term: weight for objective in self.objectives.values() for term, weight in objective.loss_weights.items()
-        }
+        reading_pairs = {name: objective for name, objective in objectives.items() if objective.stream == "pairs"}
+        self.objectives = {name: objective.stateless_copy(TOKENS) for name, objective in reading_pairs.items()}
+        self.loss_weights = combined_loss_weights(self.objectives.values())
         self.due_steps = frozenset(round(steps * time / dro.times) for time in range(1, dro.times + 1))
         groups = batches.groups[next(iter(self.objectives))]
         self.initial = {group.name: group.probability for group in groups}
@@ -93,40 +82,39 @@ class Resampling:
     def resample(self, step: int, net: Network) -> None:
         """Evaluate every group, and change the probabilities from this step on."""
         terms = self._evaluate(net)
-        losses = {
-            group: sum(weight * terms[term][group] for term, weight in self.loss_weights.items())
-            for group in self.evaluated
-        }
+        weights = self.loss_weights.items()
+        losses = {group: sum(weight * terms[term][group] for term, weight in weights) for group in self.evaluated}
         self.losses = self.losses.update(losses)
         means = self.losses.means
         probabilities = best_response(self.initial, means, self.dro.rho, floor=self.dro.floor, baseline=self.baseline)
-        self.rows.append(
-            {"step": step, "losses": losses, "terms": terms, "means": means, "probabilities": probabilities}
-        )
+        row = {"step": step, "losses": losses, "terms": terms, "means": means, "probabilities": probabilities}
+        self.rows.append(row)
         self.batches.resample(probabilities, step)
         self._write_log()
 
+    @torch.no_grad()
     def _evaluate(self, net: Network) -> dict[str, dict[str, float]]:
         """Return the mean of each term, by group. Each process reads a part of every group, as in a step."""
         device = next(net.parameters()).device
         sums_GT = torch.zeros(len(self.evaluated), len(self.loss_weights), dtype=torch.float64, device=device)
         counts_GT = torch.zeros_like(sums_GT, device="cpu")
         column = {term: index for index, term in enumerate(self.loss_weights)}
-        with _evaluation_mode(net), autocast(device):
+        net.eval()
+        with autocast(device):
             for row, group in enumerate(self.evaluated.values()):
                 for name, objective in self.objectives.items():
                     work, is_counted = self._read(name, group)
+                    terms = objective.loss_weights if is_counted else ()
                     for _, batch in work.micro_batches:
                         sums = objective.loss(net, move_to_device(batch, device))
-                        for term in objective.loss_weights if is_counted else ():
+                        for term in terms:
                             sums_GT[row, column[term]] += sums[term]
-                    for term in objective.loss_weights if is_counted else ():
+                    for term in terms:
                         counts_GT[row, column[term]] = work.counts[term]
+        net.train()
         means_TG = (all_reduce_sum(sums_GT.cpu()) / all_reduce_sum(counts_GT).clamp(min=1)).T.tolist()
-        return {
-            term: dict(zip(self.evaluated, means, strict=True))
-            for term, means in zip(self.loss_weights, means_TG, strict=True)
-        }
+        by_group = (dict(zip(self.evaluated, means_G, strict=True)) for means_G in means_TG)
+        return dict(zip(self.loss_weights, by_group, strict=True))
 
     def _read(self, name: str, group: int) -> tuple[StepWork, bool]:
         """Return this process's part of the examples of a group, and whether it is counted.
@@ -161,30 +149,17 @@ class Resampling:
         self._write_log()
 
 
-@contextmanager
-def _evaluation_mode(net: Network) -> Iterator[None]:
-    net.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        net.train()
-
-
 def read_resampling_log(run: Path) -> list[dict[str, Any]]:
     """Return the losses and probabilities of a run, from the initial ones on. Empty if it was never resampled."""
     file = Path(run) / RESAMPLING_FILE
     if not file.is_file():
         return []
-    try:
+    with suppress(ValueError, IndexError, AttributeError):
         rows: list[dict[str, Any]] = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        is_valid = {"probabilities", "pairs"} <= rows[0].keys()
-        is_valid = is_valid and all({"probabilities", "means"} <= row.keys() for row in rows[1:])
-    except (ValueError, IndexError, AttributeError):
-        is_valid = False
-    if not is_valid:
-        raise BadInput(f"{file}: damaged, or of an older version. Run the command that trained the run again.")
-    return rows
+        is_complete = all({"probabilities", "means"} <= row.keys() for row in rows[1:])
+        if is_complete and {"probabilities", "pairs"} <= rows[0].keys():
+            return rows
+    raise BadInput(f"{file}: damaged, or of an older version. Run the command that trained the run again.")
 
 
 def read_baseline(run: str) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, write_json
 from crossling.core.resumable import check_output_folder
-from crossling.train.checkpoint import list_checkpoints
+from crossling.train.checkpoint import check_format, list_checkpoints
 
 FORMAT = 2  # of recipe.json
 # Settings that depend on the machine and change no result.
@@ -157,13 +157,8 @@ def _read(file: Path) -> dict[str, Any]:
         stored = None
     if not isinstance(stored, dict) or not isinstance(stored.get("recipe"), dict):
         raise BadInput(f"{file}: not the recipe.json of a run. Restore the file, or give another -o folder.")
-    found = stored.get("format", 1)
-    if found != FORMAT:
-        age = "older" if found < FORMAT else "newer"
-        raise BadInput(
-            f"{file}: run format {found} is {age} than {FORMAT}. Train again with crossling pretrain in another -o"
-            " folder."
-        )
+    fix = "Train again with crossling pretrain in another -o folder."
+    check_format(f"{file}: run", stored.get("format", 1), FORMAT, fix)
     return stored
 
 

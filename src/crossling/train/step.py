@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crossling.data.batches import StepWork
 from crossling.data.packing import Batch
-from crossling.objectives.objective import Objective
+from crossling.objectives.objective import Objective, combined_loss_weights
 from crossling.train.health import MAX_NORM_RATIO, GradientNormGuard
 from crossling.train.meters import StepResult
 from crossling.train.optimizer import OptimizerSettings
@@ -62,9 +62,7 @@ class TrainStep:
         self.network, self.objectives, self.schedule = network, objectives, schedule
         self.settings, self.optimizer = optimizer, optimizer.build(network.net)
         self.gradient_guard = GradientNormGuard(network.device)
-        self.loss_weights = {
-            term: weight for objective in objectives.values() for term, weight in objective.loss_weights.items()
-        }
+        self.loss_weights = combined_loss_weights(objectives.values())
         names = set(unfrozen)
         self.frozen = [parameter for name, parameter in network.net.named_parameters() if name not in names]
 

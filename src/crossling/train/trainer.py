@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -37,68 +37,66 @@ SELECTION_METRICS = ("probe/retrieval",)
 HEALTH_CHECK_EVERY = 100  # steps, at the latest
 
 
+@dataclass(eq=False)
 class Trainer:
-    """Trains a network. Every process of a run has one. Only the main process logs and writes metrics."""
+    """Trains a network. Every process of a run has one. Only the main process logs and writes metrics.
 
-    def __init__(
-        self,
-        net: Network,
-        *,
-        objectives: Mapping[str, Objective],
-        batches: StepDataset,
-        optimizer: OptimizerSettings,
-        schedule: Schedule,
-        run: RunFolder,
-        device: torch.device,
-        cost: TrainingCost,
-        workers: int = 0,
-        probe: Probe | None = None,
-        discriminator_guard: DiscriminatorGuard | None = None,
-        unfrozen: Sequence[str] = (),
-        parallel: Parallel = "auto",
-        selection_metrics: Sequence[str] = SELECTION_METRICS,
-        keep: int | None = None,
-        patience: int | None = None,
-        resampling: Resampling | None = None,
-    ) -> None:
-        """Move the network to the device, and prepare its objectives if the run starts from scratch.
+    It moves the network to the device, and prepares its objectives if the run starts from scratch.
 
-        Args:
-            net: Network to train.
-            objectives: Objectives by name.
-            batches: Data of each step.
-            optimizer: Optimizer settings.
-            schedule: Length of the run, learning rate and intervals.
-            run: Folder of the run.
-            device: Device of this process.
-            cost: Counts tokens, time and FLOPs.
-            workers: Worker processes of the data loader.
-            probe: Evaluation of the network during training.
-            discriminator_guard: Ends a run whose discriminator collapses.
-            unfrozen: Parameters that are trained in the first `schedule.freeze_steps`.
-            parallel: Replicate or shard the network over several processes.
-            selection_metrics: Metrics that select the best checkpoints. A checkpoint is saved where one is measured.
-            keep: Number of scheduled checkpoints to keep besides the best ones.
-            patience: Probes in a row without a better first selection metric that end the run.
-            resampling: Changes the sampling probabilities of bitext during the run.
-        """
-        self.net, self.objectives, self.batches = net.to(device), objectives, batches
-        self.schedule, self.run, self.device, self.cost = schedule, run, device, cost
-        self.workers, self.probe, self.resampling = workers, probe, resampling
-        self.discriminator_guard, self.selection_metrics = discriminator_guard, selection_metrics
-        self.checkpoints = Checkpoints(run.checkpoints, keep)
-        if not run.has_checkpoint:
+    Args:
+        net: Network to train.
+        objectives: Objectives by name.
+        batches: Data of each step.
+        optimizer: Optimizer settings.
+        schedule: Length of the run, learning rate and intervals.
+        run: Folder of the run.
+        device: Device of this process.
+        cost: Counts tokens, time and FLOPs.
+        workers: Worker processes of the data loader.
+        probe: Evaluation of the network during training.
+        discriminator_guard: Ends a run whose discriminator collapses.
+        unfrozen: Parameters that are trained in the first `schedule.freeze_steps`.
+        parallel: Replicate or shard the network over several processes.
+        selection_metrics: Metrics that select the best checkpoints. A checkpoint is saved where one is measured.
+        keep: Number of scheduled checkpoints to keep besides the best ones.
+        patience: Probes in a row without a better first selection metric that end the run.
+        resampling: Changes the sampling probabilities of bitext during the run.
+    """
+
+    net: Network
+    _: KW_ONLY
+    objectives: Mapping[str, Objective]
+    batches: StepDataset
+    optimizer: OptimizerSettings
+    schedule: Schedule
+    run: RunFolder
+    device: torch.device
+    cost: TrainingCost
+    workers: int = 0
+    probe: Probe | None = None
+    discriminator_guard: DiscriminatorGuard | None = None
+    unfrozen: Sequence[str] = ()
+    parallel: Parallel = "auto"
+    selection_metrics: Sequence[str] = SELECTION_METRICS
+    keep: int | None = None
+    patience: int | None = None
+    resampling: Resampling | None = None
+
+    def __post_init__(self) -> None:
+        net, schedule, optimizer = self.net.to(self.device), self.schedule, self.optimizer
+        self.checkpoints = Checkpoints(self.run.checkpoints, self.keep)
+        if not self.run.has_checkpoint:
             self._prepare_objectives()  # before sharding
-        self.network = ParallelNetwork(net, device, parallel)
+        self.network = ParallelNetwork(net, self.device, self.parallel)
         self.train_step = TrainStep(
-            self.network, objectives=objectives, optimizer=optimizer, schedule=schedule, unfrozen=unfrozen
+            self.network, objectives=self.objectives, optimizer=optimizer, schedule=schedule, unfrozen=self.unfrozen
         )
         warmup = max(optimizer.warmup_steps(schedule.steps), schedule.freeze_steps)
         self.collapse = CollapseMonitor(self.train_step.loss_weights, warmup, self._most_frequent_token_share)
         self.eta = EtaMeter(schedule.steps, self._event_intervals())
         self.metrics = MetricsAccumulator()
         self.step = 0
-        self.patience, self.best_score, self.best_step = patience, float("-inf"), 0  # of the first selection metric
+        self.best_score, self.best_step = float("-inf"), 0  # of the first selection metric
         self.has_pending_checkpoint = False  # delayed while the network is suspect
         self.status = ""  # latest metrics, in words
         self.clock = 0.0  # time up to which the cost is counted
@@ -123,15 +121,15 @@ class Trainer:
         ):
             self._probe_initial_network()
             for work, waited in self._load_work():
-                totals = sum_over_processes(work, stop.is_set())
-                self._train(work, totals, waited)
+                counts, tokens, stop_requested = sum_over_processes(work, stop.is_set())
+                self._train(work, counts, tokens, waited)
                 scores = self._log_if_due()
                 self._resample_if_due()
                 progress.update(self.step, self.status, self.eta.seconds_left(self.step))
-                self._save_if_due(scores, totals.stop_requested)
+                self._save_if_due(scores, stop_requested)
                 if self._is_finished:
                     break
-                if totals.stop_requested:
+                if stop_requested:
                     self.checkpoints.wait()
                     raise Interrupted(
                         f"{self.run.path}: stopped at step {self.step} of {self.schedule.steps}. The checkpoint is"
@@ -195,23 +193,19 @@ class Trainer:
                 yield work, time.perf_counter() - requested
                 requested = time.perf_counter()
 
-    def _train(self, work: StepWork, totals: StepTotals, waited: float) -> None:
-        result = self.train_step.run(self.step, work, totals.counts, totals.tokens)
-        self.metrics.add(result, waited)
+    def _train(self, work: StepWork, counts: Mapping[str, int], tokens: int, waited: float) -> None:
+        self.metrics.add(self.train_step.run(self.step, work, counts, tokens), waited)
         self.step += 1
-        self.cost.tokens += totals.tokens
+        self.cost.tokens += tokens
         self._add_seconds()
         if self.step % HEALTH_CHECK_EVERY == 0:
             self._check_gradients()
 
     @property
     def _is_finished(self) -> bool:
-        return self.step >= self.schedule.steps or self._is_out_of_patience
-
-    @property
-    def _is_out_of_patience(self) -> bool:
-        every = self.schedule.probe_every
-        return self.patience is not None and every > 0 and self.step - self.best_step >= self.patience * every
+        since_best, every = self.step - self.best_step, self.schedule.probe_every
+        is_out_of_patience = self.patience is not None and every > 0 and since_best >= self.patience * every
+        return self.step >= self.schedule.steps or is_out_of_patience
 
     # Metrics
 
@@ -222,11 +216,10 @@ class Trainer:
             return {}
         row = self._log()
         self.metrics, self.status = MetricsAccumulator(), self._describe(row)
-        scores = {name: row[name] for name in self.selection_metrics if name in row}
-        score = scores.get(self.selection_metrics[0]) if self.selection_metrics else None
-        if score is not None and score > self.best_score:
-            self.best_score, self.best_step = score, self.step
-        return scores
+        for name in self.selection_metrics[:1]:
+            if row.get(name, float("-inf")) > self.best_score:
+                self.best_score, self.best_step = row[name], self.step
+        return {name: row[name] for name in self.selection_metrics if name in row}
 
     def _log(self) -> dict[str, Any]:
         """Write one row: means of the metrics of `loss` and `StepResult` since the last row, and run metrics."""
@@ -268,9 +261,8 @@ class Trainer:
 
     @property
     def _is_probe_due(self) -> bool:
-        every = self.schedule.probe_every
-        is_due = self.step == self.schedule.steps or (every > 0 and self.step % every == 0)
-        return self.probe is not None and is_due
+        every = self.schedule.probe_every or self.schedule.steps
+        return self.probe is not None and (self.step == self.schedule.steps or self.step % every == 0)
 
     def _run_probe(self) -> dict[str, float]:
         assert self.probe is not None
@@ -301,8 +293,8 @@ class Trainer:
 
     def _is_suspect(self) -> bool:
         """Return True if the network may be damaged. Then it must not replace a good checkpoint."""
-        has_suspect_discriminator = self.discriminator_guard is not None and self.discriminator_guard.is_suspect
-        return has_suspect_discriminator or bool(self.train_step.gradient_guard.consecutive)
+        guard = self.discriminator_guard
+        return (guard is not None and guard.is_suspect) or bool(self.train_step.gradient_guard.consecutive)
 
     def _most_frequent_token_share(self, term: str) -> float | None:
         [name] = [name for name, objective in self.objectives.items() if term in objective.loss_weights]
@@ -322,51 +314,42 @@ class Trainer:
         state = {
             "is_scheduled": is_scheduled,
             **self.cost.state_dict(),
-            "metrics": self.metrics.state_dict(),
-            "gradient_guard": self.train_step.gradient_guard.state_dict(),
-            "collapse": self.collapse.state_dict(),
-            "discriminator_guard": self.discriminator_guard.state_dict() if self.discriminator_guard else {},
-            "eta": self.eta.state_dict(),
-            "resampling": self.resampling.state_dict() if self.resampling else None,
+            **{"discriminator_guard": {}, "resampling": None},  # in a run without them
+            **{name: part.state_dict() for name, part in self._stateful_parts.items()},
             "best": [self.best_score, self.best_step] if self.patience is not None else None,
         }
         with self.eta.timed("save"):
             self.checkpoints.save(self.step, self.net, self.train_step.optimizer, state, scores if is_scheduled else {})
+
+    @property
+    def _stateful_parts(self) -> dict[str, Any]:
+        """Parts whose state is stored in checkpoints, by name."""
+        parts = {"metrics": self.metrics, "gradient_guard": self.train_step.gradient_guard, "collapse": self.collapse}
+        parts |= {"eta": self.eta, "discriminator_guard": self.discriminator_guard, "resampling": self.resampling}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def _resume(self) -> None:
         """Restore the latest checkpoint, if there is one."""
         state = self.checkpoints.load(self.net, self.train_step.optimizer)
         if state is not None:
             self.step = state["step"]
-            self.metrics.load_state_dict(state["metrics"])
             self.cost.load_state_dict(state)
-            self.train_step.gradient_guard.load_state_dict(state["gradient_guard"])
-            self.collapse.load_state_dict(state["collapse"])
-            if self.discriminator_guard is not None:
-                self.discriminator_guard.load_state_dict(state["discriminator_guard"])
-            self.eta.load_state_dict(state["eta"])
-            if self.resampling is not None:
-                self.resampling.load_state_dict(state["resampling"])
+            for name, part in self._stateful_parts.items():
+                part.load_state_dict(state[name])
             if state["best"]:
                 self.best_score, self.best_step = state["best"]
         if is_main_process():
             self.run.truncate_metrics(self.step or -1)  # from scratch, the row before the first step is written again
 
 
-@dataclass(frozen=True)
-class StepTotals:
-    """Counts of a step over all processes."""
+def sum_over_processes(work: StepWork, stop_requested: bool) -> tuple[dict[str, int], int, bool]:
+    """Return the counts and tokens of a step over all processes, and True if one of them has received a signal.
 
-    counts: dict[str, int]
-    tokens: int
-    stop_requested: bool  # a process has received a signal
-
-
-def sum_over_processes(work: StepWork, stop_requested: bool) -> StepTotals:
-    """Sum the counts of a step. All processes have the same terms in the same order."""
+    All processes have the same terms in the same order.
+    """
     local = torch.tensor([*work.counts.values(), work.tokens, stop_requested])
     *counts, tokens, stops = all_reduce_sum(local).tolist()
-    return StepTotals(dict(zip(work.counts, counts, strict=True)), tokens, stops > 0)
+    return dict(zip(work.counts, counts, strict=True)), tokens, stops > 0
 
 
 @contextmanager

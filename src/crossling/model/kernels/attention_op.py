@@ -145,20 +145,10 @@ def _common_arguments(
     q: Tensor, k: Tensor, d: Tensor | None, spans: Tensor | None, far: int, dropout: float
 ) -> dict[str, Any]:
     (_, L, H, K), T = q.shape, k.shape[1]
-    return {
-        **{f"q_{a}": q.stride(x) for a, x in (("b", 0), ("l", 1), ("h", 2))},
-        **{f"k_{a}": k.stride(x) for a, x in (("b", 0), ("l", 1), ("h", 2))},
-        **{
-            "H": H,
-            "L": L,
-            "T": T,
-            "K": K,
-            "SCALE": kernels.LOG2E.value * K**-0.5,
-            "far": far,
-            "DROPOUT": round(dropout * kernels.DROPOUT_STEPS.value),
-        },
-        **{"BIAS": d is not None, "HAS_SPANS": spans is not None, "EVEN": not (L % TILE or T % STEP)},
-    }
+    strides = {f"{name}_{axis}": x.stride(i) for name, x in (("q", q), ("k", k)) for i, axis in enumerate("blh")}
+    sizes = {"H": H, "L": L, "T": T, "K": K, "far": far, "SCALE": kernels.LOG2E.value * K**-0.5}
+    options = {"BIAS": d is not None, "HAS_SPANS": spans is not None, "EVEN": not (L % TILE or T % STEP)}
+    return {**strides, **sizes, **options, "DROPOUT": round(dropout * kernels.DROPOUT_STEPS.value)}
 
 
 def _split_qkv(q: Tensor, k: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -177,24 +167,16 @@ def _fill_missing(q: Tensor, *others: Tensor | None) -> list[Tensor]:
 
 @torch.library.custom_op("crossling::attention", mutates_args=())
 def attention(
-    q: Tensor,  # [B, L, H, K], or [B, L, 3, H, K] with keys and values
-    k: Tensor | None,  # [B, T, H, K]
-    v: Tensor | None,
-    c: Tensor | None,  # [B, H, L]
-    gw: Tensor | None,  # [2, K]
-    gb: Tensor | None,  # [2]
-    gs: Tensor | None,  # [H]
-    d: Tensor | None,  # [H, 2L - 1]
-    far: int,
-    i_spans: Tensor | None,
-    j_spans: Tensor | None,  # noqa: ARG001 - for the backward pass
-    i_ranges: Tensor | None,
-    j_ranges: Tensor | None,  # noqa: ARG001
-    present: Tensor | None,
-    seed: Tensor | None,
-    dropout: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the output [B, L, H, K], each query's log-sum-exp [B, H, L] in units of log 2, and the computed gates."""
+    q: Tensor, k: Tensor | None, v: Tensor | None, c: Tensor | None, gw: Tensor | None, gb: Tensor | None,
+    gs: Tensor | None, d: Tensor | None, far: int, i_spans: Tensor | None,
+    j_spans: Tensor | None,  # noqa: ARG001 - for the backward pass, as j_ranges
+    i_ranges: Tensor | None, j_ranges: Tensor | None, present: Tensor | None, seed: Tensor | None, dropout: float,  # noqa: ARG001
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the output [B, L, H, K], each query's log-sum-exp [B, H, L] in units of log 2, and the computed gates.
+
+    q is [B, L, H, K], or [B, L, 3, H, K] with keys and values. k and v are [B, T, H, K]. The gates c are [B, H, L].
+    Without c they are computed from gw [2, K], gb [2] and gs [H]. The bias d is [H, 2L - 1].
+    """
     q, k, v = _split_qkv(q, k, v)
     B, L, H, K = q.shape
     o = q.new_empty((B, L, H, K))
@@ -220,27 +202,11 @@ def _(q: Tensor, k: Any, v: Any, c: Any, gw: Tensor | None, *_: Any) -> tuple[Te
 
 @torch.library.custom_op("crossling::attention_backward", mutates_args=())
 def attention_backward(
-    do: Tensor,
-    q: Tensor,
-    k: Tensor | None,
-    v: Tensor | None,
-    c: Tensor | None,
-    gw: Tensor | None,
-    gb: Tensor | None,
-    gs: Tensor | None,
-    d: Tensor | None,
-    far: int,
-    i_spans: Tensor | None,
-    j_spans: Tensor | None,
-    i_ranges: Tensor | None,
-    j_ranges: Tensor | None,
-    present: Tensor | None,
-    seed: Tensor | None,
-    dropout: float,
-    o: Tensor,
-    lse: Tensor,
-    computed: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    do: Tensor, q: Tensor, k: Tensor | None, v: Tensor | None, c: Tensor | None, gw: Tensor | None, gb: Tensor | None,
+    gs: Tensor | None, d: Tensor | None, far: int, i_spans: Tensor | None, j_spans: Tensor | None,
+    i_ranges: Tensor | None, j_ranges: Tensor | None, present: Tensor | None, seed: Tensor | None, dropout: float,
+    o: Tensor, lse: Tensor, computed: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients of q, k and v (packed if they were), of c, of (u, v, their biases, w) per head, and of d.
 
     Gradients of missing inputs are empty.

@@ -99,12 +99,8 @@ class _Prediction(torch.autograd.Function):
         dhidden, dtable, dbias = ctx.saved_tensors
         dtypes = dhidden.dtype, *ctx.dtypes
         # In place: nothing else uses them, and a table is large.
-        return (
-            *(x.mul_(dloss).to(dtype) for x, dtype in zip((dhidden, dtable, dbias), dtypes, strict=True)),
-            None,
-            None,
-            None,
-        )
+        gradients = zip((dhidden, dtable, dbias), dtypes, strict=True)
+        return *(x.mul_(dloss).to(dtype) for x, dtype in gradients), None, None, None
 
 
 def _pad_rows(rows: Tensor, padding: int, dtype: torch.dtype) -> Tensor:

@@ -76,12 +76,7 @@ def _gradient_kernel(LOGITS, TARGETS, LOG_SUM, DBIAS, M, V, PADDED, COLUMNS: tl.
 
 
 def process_rows(
-    logits_MV: Tensor,
-    vocab_size: int,
-    targets_M: Tensor,
-    noise_M: Tensor | None,
-    needs_gradient: bool,
-    lanes: int,
+    logits_MV: Tensor, vocab_size: int, targets_M: Tensor, noise_M: Tensor | None, needs_gradient: bool, lanes: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return losses, correct predictions, samples, and the gradient's sum over positions.
 

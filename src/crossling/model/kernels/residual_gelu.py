@@ -165,10 +165,8 @@ def residual_norm(
     x: Tensor, branch: Tensor, weight: Tensor, bias: Tensor, epsilon: float, seed: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return y, and for the backward pass: s, its mean and one over its deviation."""
-    D = x.shape[-1]
-    N = x.numel() // D
-    y, s = x.new_empty(x.shape), x.new_empty(x.shape)
-    mean, scale = (x.new_empty(x.shape[:-1], dtype=torch.float32) for _ in range(2))
+    N, D = _matrix_shape(x)
+    y, s, mean, scale = _empty_norm_outputs(x)
     with torch.cuda.device_of(x):  # Triton launches on the current device
         _norm_forward[(-(-N // NORM_ROWS),)](
             x.contiguous(), branch.contiguous(), weight, bias, x if seed is None else seed, y, s, mean, scale, N, D,
@@ -178,8 +176,13 @@ def residual_norm(
     return y, s, mean, scale
 
 
+def _matrix_shape(x: Tensor) -> tuple[int, int]:
+    """Return the number of rows N and the width D."""
+    return x.numel() // x.shape[-1], x.shape[-1]
+
+
 @residual_norm.register_fake
-def _(x: Tensor, *_: Any) -> tuple[Tensor, ...]:
+def _empty_norm_outputs(x: Tensor, *_: Any) -> tuple[Tensor, ...]:
     mean, scale = (x.new_empty(x.shape[:-1], dtype=torch.float32) for _ in range(2))
     return x.new_empty(x.shape), x.new_empty(x.shape), mean, scale
 
@@ -189,8 +192,7 @@ def residual_norm_backward(
     dy: Tensor, s: Tensor, mean: Tensor, scale: Tensor, weight: Tensor, seed: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of x, of the branch (empty without dropout: the same as x), of weight and bias."""
-    D = s.shape[-1]
-    N = s.numel() // D
+    N, D = _matrix_shape(s)
     programs = max(1, min(NORM_PROGRAMS, -(-N // NORM_BACKWARD_ROWS)))
     dx, dbranch = s.new_empty(s.shape), s.new_empty(s.shape if dropout else (0,))
     sums = mean.new_empty((2, programs, D))
@@ -229,8 +231,7 @@ residual_norm.register_autograd(_residual_gradients, setup_context=_save_for_bac
 @torch.library.custom_op("crossling::gelu", mutates_args=())
 def gelu(x: Tensor, bias: Tensor) -> Tensor:
     """Return GELU(x + bias)."""
-    D = x.shape[-1]
-    N = x.numel() // D
+    N, D = _matrix_shape(x)
     y = x.new_empty(x.shape)
     rows, columns = GELU_TILE
     grid = (-(-N // rows), -(-D // columns))
@@ -247,8 +248,7 @@ def _(x: Tensor, bias: Tensor) -> Tensor:  # noqa: ARG001
 @torch.library.custom_op("crossling::gelu_backward", mutates_args=())
 def gelu_backward(dy: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of x and bias."""
-    D = x.shape[-1]
-    N = x.numel() // D
+    N, D = _matrix_shape(x)
     dx = x.new_empty(x.shape)
     rows, columns = GELU_BACKWARD_TILE
     programs = max(1, min(GELU_PROGRAMS, -(-N // rows)))

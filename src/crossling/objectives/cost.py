@@ -1,0 +1,82 @@
+"""FLOPs and activation bytes of encoders and heads, from which each objective adds up its own cost.
+
+A matrix product takes 2 FLOPs for each weight and token in the forward pass, and twice that in the backward pass.
+Attention adds 4 x length x width for each layer and token. Norms, softmaxes, embedding look-ups and padding are not
+counted. Activations are those of plain layers under bfloat16, with attention that stores no scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from crossling.model.config import CrosslingConfig
+from crossling.model.encoder import CrosslingModel
+from crossling.model.position import BiasGate
+
+FORWARD_AND_BACKWARD = 3  # times the FLOPs of the forward pass
+
+
+@dataclass(frozen=True)
+class HeadMemory:
+    """Memory while a language model head computes its loss and gradient."""
+
+    predicted: float  # predicted positions per token
+    activation_bytes: float  # per token, of the network below the head
+    table_gradients: int = 1  # gradients of the token table that exist at once
+
+
+def encoder_flops(encoder: CrosslingModel, length: float, layers: int | None = None) -> float:
+    """Return the forward FLOPs per token of self-attention and feed-forward layers, without cross-attention."""
+    attention = 4 * length * encoder.config.hidden_size
+    matrices = (
+        matrix_weights(block.attention) + matrix_weights(block.feed_forward) for block in encoder.blocks[:layers]
+    )
+    return sum(2 * weights + attention for weights in matrices)
+
+
+def lm_head_flops(encoder: CrosslingModel, head: nn.Module) -> float:
+    """Return the forward FLOPs per predicted position of a language model head."""
+    return 2 * (matrix_weights(head) + encoder.config.vocab_size * encoder.config.hidden_size)
+
+
+def matrix_weights(module: nn.Module) -> int:
+    """Count the weights of all matrices. Those of a gate are applied once per head."""
+    inside = sum(linear.weight.numel() for linear in module.modules() if isinstance(linear, nn.Linear))
+    gates = [gate for gate in module.modules() if isinstance(gate, BiasGate)]
+    return inside + sum((len(gate.scale_H) - 1) * gate.map.weight.numel() for gate in gates)
+
+
+def stored_bytes(
+    encoder: CrosslingModel, gradient_checkpointing: bool, layers: int | None = None, cross_attention: bool = False
+) -> float:
+    """Return the bytes per token that the embeddings and some blocks store for the backward pass.
+
+    With gradient checkpointing a block stores its input alone.
+    """
+    width = encoder.config.hidden_size
+    block = 2 * width if gradient_checkpointing else block_bytes(encoder.config, cross_attention)
+    return 4 * width + len(encoder.blocks[:layers]) * block
+
+
+def peak_bytes(
+    encoder: CrosslingModel, gradient_checkpointing: bool, layers: int | None = None, cross_attention: bool = False
+) -> float:
+    """Return the stored bytes per token, and those of the block that gradient checkpointing recomputes at a time."""
+    recomputed = block_bytes(encoder.config, cross_attention) if gradient_checkpointing else 0
+    return recomputed + stored_bytes(encoder, gradient_checkpointing, layers, cross_attention)
+
+
+def block_bytes(config: CrosslingConfig, cross_attention: bool = False) -> float:
+    """Return the bytes per token that one block stores for the backward pass.
+
+    In bfloat16: q, k, v and their input, the output of attention, and the inputs of the two norms. Also the input of
+    the feed-forward layer and its inner values before and after GELU. In float32: the log-sum-exp of attention. Dropout
+    stores one byte per element, twice. Cross-attention adds the same once more.
+    """
+    width, inner, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
+    dropout = 1 if config.dropout else 0
+    own = 2 * (8 * width + 2 * inner) + 4 * heads + 2 * dropout * width
+    cross = 2 * 6 * width + 4 * heads + dropout * width
+    return own + (cross if cross_attention else 0)
