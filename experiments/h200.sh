@@ -16,7 +16,7 @@ run() { # file, percentage of the remaining time, benchmarks
   local file="$folder/$(date +%F)-speed-$1.json" limit=$(((seconds - SECONDS) * $2 / 100))
   shift 2
   if ((limit < 10)); then
-    echo "== $*: no time left"
+    echo "== $*: the time is over"
     return
   fi
   echo "== $* (at most $limit s)"

@@ -14,7 +14,6 @@ import platform
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +76,7 @@ def _measure(size: str, batches: list[int]) -> Iterator[dict[str, Any]]:
             recipe = scale_recipe(xlm_e(size).replace(trtd=None), at, batch).replace(
                 gradient_checkpointing=gradient_checkpointing
             )
-            speed = at.try_measure(f"{size}, batch {batch}", partial(measure_speed, recipe, at))
+            speed = at.try_measure(f"{size}, batch {batch}", measure_speed, recipe, at)
             if speed is None:  # out of memory, most likely
                 continue
             net, loads = build_meta_network(recipe, at.vocabulary), {"mrtd": ObjectiveLoad(batch, at.length)}
@@ -92,9 +91,9 @@ def _measure(size: str, batches: list[int]) -> Iterator[dict[str, Any]]:
                 "micro_tokens": batch * at.length,  # one micro-batch per step
                 "gradient_checkpointing": gradient_checkpointing,
                 "flops_per_token": flops,
-                "tokens_per_second": speed.tokens,
+                "tokens_per_second": speed.value,
                 "peak_gib": speed.peak_gib,
-                "mfu": speed.tokens * flops / accelerator.peak_flops,
+                "mfu": speed.value * flops / accelerator.peak_flops,
                 "predicted_gib": predicted.memory.gib,
                 "predicted_tokens_per_second": predicted.tokens_per_second,
             }

@@ -18,7 +18,6 @@ from crossling import recipes
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
 from crossling.corpora.corpus import Corpora
-from crossling.data.batches import Batches
 from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize
 from crossling.evaluate import probes
@@ -26,6 +25,7 @@ from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.retrieval import read_tatoeba
 from crossling.inference.load import load
 from crossling.objectives import XLCo
+from crossling.recipes.network import make_batches
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
 from crossling.report.report import report
@@ -111,9 +111,7 @@ def demo_recipes(shards: Shards, seed: int = 0, steps: int = STEPS) -> dict[str,
         log_every=10,
         checkpoint_every=50,
     )
-    batches = Batches(
-        shards, with_bitext.objectives, with_bitext.sampling, seed=seed, micro_tokens=with_bitext.micro_tokens
-    )
+    batches = make_batches(with_bitext, shards)
     tokens = round(float(np.mean([batches[step].tokens for step in range(20)])))
     assert with_bitext.mrtd is not None
     return {

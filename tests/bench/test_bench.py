@@ -16,7 +16,7 @@ from crossling.bench import BENCHES, bench, bench_attention, bench_encode, bench
 from crossling.bench import bench_attention as bench_head
 from crossling.bench import workload as timing
 from crossling.bench.train_timing import RandomShards, measure_speed, scale_recipe, step_flops
-from crossling.bench.workload import CPU_SHAPE, BenchRow, BenchSetup, Speed, Timing, time_work
+from crossling.bench.workload import CPU_SHAPE, BenchRow, BenchSetup, Measurement, Timing, compare, time_work
 from crossling.core.errors import BadInput, Failed
 from crossling.model.model_shape import SIZES
 
@@ -91,7 +91,7 @@ def test_unknown_size_suggests_the_nearest() -> None:
 
 
 def test_failed_measurement_is_reported_and_the_others_continue(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> Speed:
+    def broken(*_: Any, **__: Any) -> Measurement:
         raise RuntimeError("no such kernel\nand a long trace")
 
     monkeypatch.setattr(peers, "electra", broken)
@@ -104,8 +104,8 @@ def test_failed_measurement_is_reported_and_the_others_continue(monkeypatch: pyt
 
 
 def test_failed_benchmark_keeps_its_rows_and_later_benchmarks_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(at: BenchSetup) -> Iterator[BenchRow]:
-        yield BenchRow("one", 1.0, None, None, "s", at.device_name)
+    def broken(_: BenchSetup) -> Iterator[BenchRow]:
+        yield BenchRow("one", 1.0, None, "s")
         raise ValueError("oh")
 
     monkeypatch.setitem(BENCHES, "attention", broken)
@@ -190,13 +190,15 @@ def test_time_is_the_median_without_warm_up(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_ratio_is_above_one_where_ours_is_better(at: BenchSetup) -> None:
-    assert at.ms("a", Timing(0.001, 2.0), Timing(0.003, 4.0), "b", mfu=0.5).ratio == pytest.approx(3)
-    quick = at.tokens("a", Speed(300, 2.0, 0.5, "plain"), Speed(100, 4.0), "b")
+    ours, peer = (at.milliseconds(Timing(seconds, None), operations=1) for seconds in (0.001, 0.003))
+    assert compare("a", ours, peer, "b").ratio == pytest.approx(3)
+    ours, peer = Measurement(300, "tokens/s", 2.0, 0.5, "plain"), Measurement(100, "tokens/s", 4.0)
+    quick = compare("a", ours, peer, "b")
     assert quick.ratio == pytest.approx(3)
     assert (quick.mfu, quick.peak_gib, quick.peer_peak_gib) == (0.5, 2.0, 4.0)
-    assert at.tokens("a", Speed(300, None), None, "b").dump() == {
+    assert compare("a", Measurement(300, "tokens/s", None), None, "b").dump() == {
         **{"name": "a", "ours": 300, "peer": None, "ratio": None, "unit": "tokens/s"},
-        **{"device": at.device_name, "peer_name": "b"},
+        **{"peer_name": "b"},
     }
 
 
@@ -251,7 +253,7 @@ def test_mfu_is_relative_to_the_matrix_product(at: BenchSetup) -> None:
     recipe = scale_recipe(recipes.xlm_r(), at, 2)
     speed = measure_speed(recipe, at)
     flops = step_flops(recipe, RandomShards.of(at.vocabulary, at.length))
-    assert speed.mfu == pytest.approx(speed.tokens * flops / at.matmul)
+    assert speed.mfu == pytest.approx(speed.value * flops / at.matmul)
 
 
 def test_path_shows_whether_the_network_is_compiled(at: BenchSetup) -> None:

@@ -25,13 +25,11 @@ from crossling.bench.workload import BenchRow
 from crossling.core.errors import BadInput
 from tests.html_pages import chart_lines
 
-ROW = BenchRow(
-    "xlm_e, batch 64", 412345.6789, 218000.0, 1.89149, "tokens/s", "GPU", "a peer", "step", "fused", 0.47, 19.5, 32.0
-)
+ROW = BenchRow("xlm_e, batch 64", 412345.6789, 218000.0, "tokens/s", "GPU", "a peer", "step", "fused", 0.47, 19.5, 32.0)
 
 
 def growth_row(what: str, value: int, tokens: float, peak: float | None) -> dict[str, Any]:
-    return BenchRow(f"{what} {value:,}", tokens, 1.0, tokens, "tokens/s", "GPU", bench="growth", peak_gib=peak).dump()
+    return BenchRow(f"{what} {value:,}", tokens, 1.0, "tokens/s", "GPU", bench="growth", peak_gib=peak).dump()
 
 
 def test_result_file_is_complete_after_every_row(tmp_path: Path) -> None:
@@ -44,7 +42,7 @@ def test_result_file_is_complete_after_every_row(tmp_path: Path) -> None:
     assert stored["command"] == "crossling bench step"
     assert stored["versions"]["crossling"] == "0.1.0"
     assert {"python", "torch", "transformers"} <= {*stored["versions"]}
-    assert stored["rows"] == [{**ROW.dump(), "ours": 412346.0}]
+    assert stored["rows"] == [{**ROW.dump(), "ours": 412346.0, "ratio": 1.89149}]
     assert not file.with_suffix(".svg").exists()  # no growth rows
 
 
@@ -57,7 +55,7 @@ def test_file_without_results_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_tables_have_the_columns_of_their_rows() -> None:
-    alone = BenchRow("embedding", 1234.0, None, None, "sentences/s", "GPU", "not here", "encode")
+    alone = BenchRow("embedding", 1234.0, None, "sentences/s", "GPU", "not here", "encode")
     facts = {"date": "2026-01-01", "device": "GPU", "versions": {"torch": "2"}, "command": "crossling bench"}
     text = results_markdown([{**facts, "rows": [ROW.dump(), alone.dump()]}])
     assert "2026-01-01, GPU; torch 2. `crossling bench`" in text

@@ -20,7 +20,7 @@ from crossling.data.shards import Shards
 from crossling.lab import lab as lab_module
 from crossling.lab import lab_run
 from crossling.lab.lab_plan import read_plan
-from crossling.recipes.network import build_meta_network, flops_per_token
+from crossling.recipes.network import build_meta_network, flops_per_token, make_batches, objective_loads
 from crossling.tasks import scores
 from crossling.train.checkpoint import list_checkpoints
 
@@ -123,16 +123,9 @@ def test_steps_within_a_budget_use_it_up(run: dict[str, Any], shards: Shards, tm
     known = read_plan(write_plan(tmp_path, runs={"a": run}, claims=[]))
     recipe, flops = known.recipe("a"), 5e8
     steps = lab_run.steps_within(flops, recipe, shards)
-    batches = Batches(
-        shards,
-        recipe.objectives,
-        recipe.sampling,
-        seed=recipe.seed,
-        micro_tokens=recipe.micro_tokens,
-        alternate=recipe.alternate,
-    )
+    batches = make_batches(recipe, shards)
     net = build_meta_network(recipe, shards.vocabulary_size)
-    of_token = flops_per_token(recipe, net, lab_run.objective_loads(recipe, shards))["full"]
+    of_token = flops_per_token(recipe, net, objective_loads(batches))["full"]
     assert of_token * sum(batches[step].tokens for step in range(steps)) == pytest.approx(flops, rel=0.025)
     with pytest.raises(BadInput, match=r"'flops' 10: one step of xlm\w* takes \d\S+\. Give more"):
         lab_run.steps_within(10.0, recipe, shards)

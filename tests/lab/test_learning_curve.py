@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.data.shards import Shards
+from crossling.evaluate.probes import make_retrieval_probe
 from crossling.lab import learning_curve as curve
 from crossling.recipes.network import build_network
 from crossling.recipes.recipe import Recipe
@@ -86,9 +87,9 @@ def test_probe_uses_the_best_layer(shards: Shards, synth_folder: Path, full_reci
     net = build_network(full_recipe, shards.vocabulary_size)
     vocabulary = Vocabulary.load(shards.vocabulary_path)
     data = synth_folder / "data"
-    found = curve.retrieval_probe(data, vocabulary, None, 12)(net)
+    found = make_retrieval_probe(data, vocabulary, 12, best_layer=True)(net)
     [measured] = summarize_layers(evaluate(make_encoder(net, vocabulary, "net"), ["tatoeba"], data))
     assert found["retrieval"] == pytest.approx(measured.best)
     assert set(found) == {"retrieval", "retrieval/qaa-qab", "retrieval/qaa-qac", "retrieval/qab-qac"}
-    fewer = curve.retrieval_probe(data, vocabulary, ["qaa-qac"], 5)(net)
+    fewer = make_retrieval_probe(data, vocabulary, 5, ["qaa-qac"], best_layer=True)(net)
     assert set(fewer) == {"retrieval", "retrieval/qaa-qac"}

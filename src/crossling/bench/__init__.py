@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from crossling.bench.bench_attention import attention_rows, head_rows
@@ -15,6 +14,7 @@ from crossling.bench.bench_step import recipe_rows, step_rows
 from crossling.bench.growth import growth_rows
 from crossling.bench.workload import BenchRow, BenchSetup
 from crossling.core.errors import BadInput, Failed, suggestion
+from crossling.core.hardware import cpu_name
 
 BENCHES: dict[str, Callable[[BenchSetup], Iterator[BenchRow]]] = {
     "step": step_rows,
@@ -58,17 +58,12 @@ def bench(
 
 def _rows(names: Sequence[str], at: BenchSetup) -> Iterator[BenchRow]:
     for name in names:
-        for row in _rows_until_failure(name, at):
-            yield replace(row, bench=name)
+        device = cpu_name() if name == "data" else at.device_name
+        rows = BENCHES[name](at)
+        while (row := at.catch(f"bench {name}", next, rows, None)) is not None:  # until it fails or ends
+            yield replace(row, bench=name, device=device)
     if at.failed:
         raise Failed(f"these measurements failed: {', '.join(at.failed)}. All others succeeded.")
-
-
-def _rows_until_failure(name: str, at: BenchSetup) -> Iterator[BenchRow]:
-    """Yield the rows of a benchmark until it fails or ends."""
-    rows = BENCHES[name](at)
-    while (row := at.catch(f"bench {name}", partial(next, rows, None))) is not None:
-        yield row
 
 
 __all__ = ["BENCHES", "BenchRow", "bench"]

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crossling.bench.workload import BenchRow, BenchSetup, Timing
+from crossling.bench.workload import BenchRow, BenchSetup, Measurement, compare
 from crossling.model.attention import PositionBias, compute_attention, make_attention_mask, uses_attention_kernel
 from crossling.model.kernels.prediction import predict
 from crossling.model.position import BiasGate, RelativePositionTable, toeplitz_bias
@@ -50,10 +49,8 @@ class AttentionInputs:
         config = at.shape.to_config(at.vocabulary)
         table = RelativePositionTable(config.relative_buckets, config.relative_max_distance, heads).to(at.device)
         torch.nn.init.normal_(table.weight_NH)
-        table_HW = table(at.length).detach().contiguous()
-        return cls(
-            query, key, value, gate_BHL.requires_grad_(), table_HW.requires_grad_(), table.saturation_distance, rows[3]
-        )
+        table_HW = table(at.length).detach().contiguous().requires_grad_()
+        return cls(query, key, value, gate_BHL.requires_grad_(), table_HW, table.saturation_distance, rows[3])
 
     @property
     def learned(self) -> list[Tensor]:
@@ -63,9 +60,8 @@ class AttentionInputs:
     def bias(self) -> PositionBias:
         """The bias as the model computes it, which is part of the work."""
         query = self.query_BLHK
-        return PositionBias.create(
-            self.table_HW, self.far, uses_attention_kernel(query.device, query.dtype, query.shape[3])
-        )
+        for_kernel = uses_attention_kernel(query.device, query.dtype, query.shape[3])
+        return PositionBias.create(self.table_HW, self.far, for_kernel)
 
     @property
     def by_heads(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -78,15 +74,11 @@ Attention = Callable[[AttentionInputs], Tensor]
 
 
 def attention_rows(at: BenchSetup) -> Iterator[BenchRow]:
-    timing = at.try_measure("our attention", partial(time_forward_backward, at, our_attention))
-    trained = at.try_measure(
-        "our attention in training", partial(time_forward_backward, at, our_training_attention(at))
-    )
-    if timing is None or trained is None:
+    ours = at.try_measure("our attention", time_forward_backward, at, our_attention)
+    trained = at.try_measure("our attention in training", time_forward_backward, at, our_training_attention(at))
+    if ours is None or trained is None:
         return
     batch, length, heads, width = AttentionInputs.random(at).query_BLHK.shape
-    # Two matrix products forward and, with recomputed scores, five backward.
-    operations = 7 * 2 * batch * heads * length**2 * width
     peers: dict[str, Attention] = {
         "SDPA, bias materialized": sdpa_with_bias,
         "SDPA, no bias: the floor": sdpa_without_bias,
@@ -99,24 +91,22 @@ def attention_rows(at: BenchSetup) -> Iterator[BenchRow]:
         }
     what = f"gated attention {batch}x{heads}x{length}x{width}, forward and backward"
     for name, attention in peers.items():
-        peer = at.try_measure(name, partial(time_forward_backward, at, attention))
-        yield at.ms(what, timing, peer, name, mfu=operations / timing.seconds / at.matmul)
-    yield at.ms(
-        f"{what}, packed rows, gate from the queries",
-        trained,
-        timing,
-        "ours, one sequence a row, gate as input",
-        mfu=operations / trained.seconds / at.matmul,
-    )
+        peer = at.try_measure(name, time_forward_backward, at, attention)
+        yield compare(what, ours, peer, name)
+    what = f"{what}, packed rows, gate from the queries"
+    yield compare(what, trained, ours, "ours, one sequence a row, gate as input")
 
 
-def time_forward_backward(at: BenchSetup, attention: Attention) -> Timing:
+def time_forward_backward(at: BenchSetup, attention: Attention) -> Measurement:
     inputs = AttentionInputs.random(at)
+    batch, length, heads, width = inputs.query_BLHK.shape
+    # Two matrix products forward and, with recomputed scores, five backward.
+    operations = 7 * 2 * batch * heads * length**2 * width
 
     def work() -> None:
         torch.autograd.grad(attention(inputs), inputs.learned, inputs.gradient_BLHK, allow_unused=True)
 
-    return at.time(work, times=5 * at.times, as_graph=True)
+    return at.milliseconds(at.time(work, times=5 * at.times, as_graph=True), operations)
 
 
 def our_attention(inputs: AttentionInputs) -> Tensor:
@@ -171,7 +161,7 @@ def flex(at: BenchSetup, gate: bool, table: bool) -> Attention:
 # The peer computes all logits at once: linear, cross-entropy, softmax, multinomial.
 
 
-HEAD_BATCH, MASK_PROBABILITY = 64, 0.15
+MASK_PROBABILITY = 0.15
 
 
 @dataclass(frozen=True)
@@ -186,10 +176,8 @@ class HeadInputs:
 
     @classmethod
     def random(cls, at: BenchSetup) -> HeadInputs:
-        positions, width = (
-            round(MASK_PROBABILITY * (HEAD_BATCH if at.on_gpu else at.batches[0]) * at.length),
-            at.shape.width,
-        )
+        positions = round(MASK_PROBABILITY * (BATCH if at.on_gpu else at.batches[0]) * at.length)
+        width = at.shape.width
         return cls(
             torch.randn(positions, width, device=at.device, dtype=at.dtype).requires_grad_(),
             torch.randn(at.vocabulary, width, device=at.device).mul_(0.02).requires_grad_(),
@@ -203,29 +191,27 @@ Head = Callable[[HeadInputs], tuple[Tensor, Tensor]]  # summed loss, sampled ids
 
 
 def head_rows(at: BenchSetup) -> Iterator[BenchRow]:
-    timing = at.try_measure("our head", partial(time_head, at, our_head))
-    if timing is None:
+    ours = at.try_measure("our head", time_head, at, our_head)
+    if ours is None:
         return
     positions, width = HeadInputs.random(at).hidden_MD.shape
-    operations = 3 * 2 * positions * width * at.vocabulary
-    yield at.ms(
+    what, peer_name = (
         f"head, {positions:,} x {width} x {at.vocabulary:,}: loss, gradients, samples",
-        timing,
-        at.try_measure("all logits at once", partial(time_head, at, all_logits)),
         "all logits at once",
-        mfu=operations / timing.seconds / at.matmul,
     )
+    yield compare(what, ours, at.try_measure(peer_name, time_head, at, all_logits), peer_name)
 
 
-def time_head(at: BenchSetup, head: Head) -> Timing:
+def time_head(at: BenchSetup, head: Head) -> Measurement:
     inputs = HeadInputs.random(at)
+    operations = 3 * 2 * inputs.hidden_MD.numel() * at.vocabulary
 
     def work() -> None:
         with torch.autocast(at.device.type, dtype=torch.bfloat16, enabled=at.on_gpu):
             loss, _ = head(inputs)
         torch.autograd.grad(loss, [inputs.hidden_MD, inputs.table_VD, inputs.bias_V])
 
-    return at.time(work)
+    return at.milliseconds(at.time(work), operations)
 
 
 def our_head(inputs: HeadInputs) -> tuple[Tensor, Tensor]:

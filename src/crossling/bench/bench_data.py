@@ -25,7 +25,6 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from crossling.bench.workload import BenchRow, BenchSetup, throughput
-from crossling.core.hardware import cpu_name
 from crossling.corpora.corpus import Corpora, MonolingualCorpus
 from crossling.data.batches import Batches
 from crossling.data.shards import Shards
@@ -39,6 +38,7 @@ from crossling.vocabulary.vocabulary import BOS, Vocabulary
 LENGTH = 512
 BATCH = 64  # sequences per batch
 VOCABULARY_SIZE = 8000
+SYNTHETIC_VOCABULARY_SIZE = 2000
 CHARACTERS = 2_000_000  # of the vocabulary's training sample: its quality does not matter here
 SECONDS = 5.0  # per measurement
 LINES = 50_000  # tokenized by both
@@ -46,17 +46,13 @@ STEP_TOKENS = 1_048_576
 
 
 def data_rows(at: BenchSetup) -> Iterator[BenchRow]:
-    corpora = at.corpora
     # One core each: neither the fast tokenizer nor SentencePiece may use more.
     os.environ |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     with tempfile.TemporaryDirectory(prefix="crossling-bench-") as folder:
         here = Path(folder)
-        if corpora is None:
-            corpora = synth(here / "synth", sentences=20_000) / "corpora"
-        source = Corpora(corpora)
-        vocab(
-            source, VOCABULARY_SIZE if corpora.parent != here / "synth" else 2000, here / "vocab", characters=CHARACTERS
-        )
+        source = Corpora(at.corpora or synth(here / "synth", sentences=20_000) / "corpora")
+        size = VOCABULARY_SIZE if at.corpora else SYNTHETIC_VOCABULARY_SIZE
+        vocab(source, size, here / "vocab", characters=CHARACTERS)
         shards = tokenize(source, here / "vocab", here / "shards", workers=os.cpu_count() or 1)
         yield _padding(shards)
         yield _batches(shards)
@@ -74,9 +70,7 @@ def _padding(shards: Shards) -> BenchRow:
     lengths = np.random.default_rng(0).permutation(lengths[lengths > 0])
     batches = [lengths[start : start + BATCH] for start in range(0, len(lengths), BATCH)]
     peer = 1 - lengths.sum() / sum(len(batch) * batch.max() for batch in batches)
-    return BenchRow(
-        "padding of bitext", 100 * ours, 100 * float(peer), float(peer) / ours, "%", cpu_name(), "random batches of 64"
-    )
+    return BenchRow("padding of bitext", 100 * ours, 100 * float(peer), "%", peer_name="random batches of 64")
 
 
 def _batches(shards: Shards) -> BenchRow:
@@ -84,21 +78,16 @@ def _batches(shards: Shards) -> BenchRow:
     batches = _mlm_batches(shards)
     ours = throughput(lambda step: batches[step].tokens, SECONDS)
     if not find_spec("datasets"):
-        return BenchRow("batches of 512", ours, None, None, "tokens/s", cpu_name())
+        return BenchRow("batches of 512", ours, None, "tokens/s")
     peers = {kind: throughput(_peer_batches(shards, kind), SECONDS) for kind in ("python", "numpy", "torch")}
     best = max(peers, key=lambda kind: peers[kind])
     name = f"datasets ({best} format), DataCollatorForLanguageModeling"
-    return BenchRow("batches of 512", ours, peers[best], ours / peers[best], "tokens/s", cpu_name(), name)
+    return BenchRow("batches of 512", ours, peers[best], "tokens/s", peer_name=name)
 
 
 def _mlm_batches(shards: Shards) -> Batches:
-    return Batches(
-        shards,
-        {"mlm": MLM(tokens=BATCH * LENGTH, length=LENGTH)},
-        Sampling(text_alpha=1.0),
-        seed=0,
-        micro_tokens=BATCH * LENGTH,
-    )
+    objectives = {"mlm": MLM(tokens=BATCH * LENGTH, length=LENGTH)}
+    return Batches(shards, objectives, Sampling(text_alpha=1.0), seed=0, micro_tokens=BATCH * LENGTH)
 
 
 def _workers(shards: Shards) -> BenchRow:
@@ -108,9 +97,7 @@ def _workers(shards: Shards) -> BenchRow:
         batches = _mlm_batches(shards)
         work = iter(DataLoader(batches, sampler=range(10**9), batch_size=None, num_workers=4, prefetch_factor=4))
     ours = throughput(lambda _: next(work).tokens, SECONDS)
-    return BenchRow(
-        "batches of 512, 4 workers", ours, 400_000, ours / 400_000, "tokens/s", cpu_name(), "need of one GPU"
-    )
+    return BenchRow("batches of 512, 4 workers", ours, 400_000, "tokens/s", peer_name="need of one GPU")
 
 
 def _peer_batches(shards: Shards, kind: str) -> Callable[[int], int]:
@@ -121,9 +108,8 @@ def _peer_batches(shards: Shards, kind: str) -> Callable[[int], int]:
     usable = tokens[: len(tokens) // (LENGTH - 1) * (LENGTH - 1)].reshape(-1, LENGTH - 1)[:20_000]
     blocks = np.concatenate([np.full((len(usable), 1), BOS), usable], axis=1)
     dataset = Dataset.from_dict({"input_ids": blocks.tolist()}).with_format(None if kind == "python" else kind)
-    collator = DataCollatorForLanguageModeling(
-        Vocabulary.load(shards.vocabulary_path).tokenizer(), mlm_probability=0.15
-    )
+    tokenizer = Vocabulary.load(shards.vocabulary_path).tokenizer()
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
 
     def endless() -> Iterator[Any]:
         while True:
@@ -143,9 +129,9 @@ def _tokenization(corpora: Corpora, here: Path) -> BenchRow:
     tokenize(Corpora(folder), here / "vocab", here / "encoded")
     ours = len(lines) / (time.perf_counter() - start)
     if not find_spec("datasets"):
-        return BenchRow("tokenizing text", ours, None, None, "lines/s", cpu_name())
+        return BenchRow("tokenizing text", ours, None, "lines/s")
     peer = len(lines) / _peer_tokenization(folder / "text" / "en.txt", Vocabulary.load(here / "vocab"), here)
-    return BenchRow("tokenizing text", ours, peer, ours / peer, "lines/s", cpu_name(), "datasets.map, fast tokenizer")
+    return BenchRow("tokenizing text", ours, peer, "lines/s", peer_name="datasets.map, fast tokenizer")
 
 
 def _peer_tokenization(file: Path, vocabulary: Vocabulary, here: Path) -> float:
@@ -165,10 +151,10 @@ def _memory(here: Path) -> Iterator[BenchRow]:
     """Measure the peak of Python and NumPy allocations on a corpus and on ten times as much."""
     folders = {times: _text(here / f"times-{times}", times) for times in (1, 10)}
     once, ten = (_peak(partial(_read, folders[times])) for times in (1, 10))
-    yield BenchRow("memory of the text reader, 10x", ten, once, ten / once, "MB", cpu_name(), "the same on 1x")
+    yield BenchRow("memory of the text reader, 10x", ten, once, "MB", peer_name="the same on 1x")
     shards = {times: tokenize(Corpora(folder), here / "vocab", folder / "shards") for times, folder in folders.items()}
     once, ten = (_peak(partial(_sample_batches, shards[times].path)) for times in (1, 10))
-    yield BenchRow("memory of the shard reader, 10x", ten, once, ten / once, "MB", cpu_name(), "the same on 1x")
+    yield BenchRow("memory of the shard reader, 10x", ten, once, "MB", peer_name="the same on 1x")
 
 
 def _text(folder: Path, times: int) -> Path:

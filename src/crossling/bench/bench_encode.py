@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import XLMRobertaConfig, XLMRobertaModel
-from transformers.utils import logging as transformers_logging
+from transformers import XLMRobertaModel
 
+from crossling.bench.peers import xlm_r_config
 from crossling.bench.workload import BenchRow, BenchSetup
 from crossling.corpora.corpus import Corpora
 from crossling.evaluate.evaluate import evaluate
@@ -30,6 +31,7 @@ from crossling.inference.hidden_states import TOKENS_PER_BATCH
 from crossling.inference.load import load
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
+from crossling.model.pretrained import quiet_transformers
 from crossling.synthetic import synth
 from crossling.vocabulary.build_vocabulary import vocab
 from crossling.vocabulary.vocabulary import Vocabulary
@@ -46,20 +48,19 @@ def encode_rows(at: BenchSetup) -> Iterator[BenchRow]:
         encoder = load(folder)
         sentences = _sentences(data)
         title = f"embedding {len(sentences):,} sentences"
-        ours = at.try_measure(
-            title, partial(_sentences_per_second, at, sentences, partial(encoder.encode, layer=encoder.num_layers))
-        )
+        encode = partial(encoder.encode, layer=encoder.num_layers)
+        ours = at.try_measure(title, _sentences_per_second, at, sentences, encode)
         if ours is None:
             return
-        theirs = at.try_measure(PEER, partial(_peer, folder, encoder)) if find_spec("sentence_transformers") else None
+        theirs = at.try_measure(PEER, _peer, folder, encoder) if find_spec("sentence_transformers") else None
         if theirs is None:
-            yield BenchRow(title, ours, None, None, "sentences/s", at.device_name, PEER)
+            yield BenchRow(title, ours, None, "sentences/s", peer_name=PEER)
             return
         for batch in (_limit(encoder, sentences), DEFAULT_BATCH):
             name = f"{PEER}, batches of {batch}"
             work = partial(theirs.encode, batch_size=batch, show_progress_bar=False)
-            peer = at.try_measure(name, partial(_sentences_per_second, at, sentences, work))
-            yield BenchRow(title, ours, peer, ours / peer if peer else None, "sentences/s", at.device_name, name)
+            peer = at.try_measure(name, _sentences_per_second, at, sentences, work)
+            yield BenchRow(title, ours, peer, "sentences/s", peer_name=name)
 
 
 def evaluate_rows(at: BenchSetup) -> Iterator[BenchRow]:
@@ -69,7 +70,7 @@ def evaluate_rows(at: BenchSetup) -> Iterator[BenchRow]:
         bitexts = _bitexts(data)
         name = f"Tatoeba, {len(bitexts)} pairs, {encoder.num_layers + 1} layers"
         work = partial(evaluate, encoder, ["tatoeba"], data, languages=[bitexts[0].first.language])
-        ours = at.try_measure(name, partial(_seconds, at, work))
+        ours = at.try_measure(name, _seconds, at, work)
         if ours is None:
             return
         peer, peer_name = None, f"{PEER}, one layer"
@@ -78,7 +79,7 @@ def evaluate_rows(at: BenchSetup) -> Iterator[BenchRow]:
             peer = at.try_measure(
                 peer_name, lambda: _seconds(at, partial(_retrieve, _peer(folder, encoder), data, limit))
             )
-        yield BenchRow(name, ours, peer, peer / ours if peer else None, "s", at.device_name, peer_name)
+        yield BenchRow(name, ours, peer, "s", peer_name=peer_name)
 
 
 @contextmanager
@@ -90,17 +91,9 @@ def _prepared(at: BenchSetup) -> Iterator[tuple[Path, Path]]:
         languages = synth(here / "synth", few[0], sentences=500, test_sentences=few[1], alignment_sentences=10)
         vocab(Corpora(languages / "corpora"), VOCABULARY_SIZE, here / "vocab")
         vocabulary = Vocabulary.load(here / "vocab")
-        config = XLMRobertaConfig(
-            vocab_size=vocabulary.size,
-            hidden_size=at.shape.width,
-            num_hidden_layers=at.shape.layers,
-            num_attention_heads=at.shape.heads,
-            intermediate_size=at.shape.feed_forward,
-            max_position_embeddings=at.length + 2,
-        )
         torch.manual_seed(0)
-        with _quiet():
-            XLMRobertaModel(config).save_pretrained(here / "model")
+        with quiet_transformers():
+            XLMRobertaModel(xlm_r_config(replace(at, vocabulary=vocabulary.size))).save_pretrained(here / "model")
         vocabulary.tokenizer().save_pretrained(here / "model")
         yield here / "model", languages / "data"
 
@@ -109,7 +102,7 @@ def _peer(folder: Path, encoder: Encoder) -> Any:
     from sentence_transformers import SentenceTransformer
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # a note about mean pooling
-    with _quiet():
+    with quiet_transformers():
         peer = SentenceTransformer(str(folder), device=str(encoder.model.device), local_files_only=True)
     peer.max_seq_length = encoder.max_length
     return peer
@@ -158,14 +151,3 @@ def _seconds(at: BenchSetup, work: Callable[[], object]) -> float:
         work()
         seconds.append(time.perf_counter() - start)
     return float(np.median(seconds))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            transformers_logging.enable_progress_bar()

@@ -7,7 +7,6 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import date
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from crossling.bench.growth import growth_chart
 from crossling.bench.workload import BenchRow
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, write_json
-from crossling.core.hardware import cpu_name
+from crossling.core.hardware import cpu_name, library_versions
 
 LIBRARIES = ("torch", "triton", "transformers", "sentence-transformers", "datasets", "tokenizers", "numpy")
 BEGIN, END = "<!-- figures: written by experiments/speed.py -->", "<!-- end of figures -->"
@@ -121,12 +120,5 @@ def _device() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    if torch.version.cuda:
-        found["CUDA"] = torch.version.cuda
-    for library in LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return found | {"torch": torch.__version__}
+    cuda = {"CUDA": torch.version.cuda} if torch.version.cuda else {}
+    return {"python": platform.python_version(), **cuda, **library_versions(LIBRARIES)}

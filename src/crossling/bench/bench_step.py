@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from crossling import recipes
 from crossling.bench import peers
 from crossling.bench.train_timing import loader_wait, measure_speed, scale_recipe
-from crossling.bench.workload import BenchRow, BenchSetup, Speed
+from crossling.bench.workload import BenchRow, BenchSetup, Measurement, compare
 from crossling.recipes.recipe import Recipe
 
 LOADER_STEPS = 30
@@ -22,27 +21,28 @@ SHIPPED, MASKED, XLM_R = 16, 64, 32  # batch sizes of the peers: larger ones do 
 
 
 def step_rows(at: BenchSetup) -> Iterator[BenchRow]:
-    yield BenchRow(f"matrix product of {at.matrix}^3", at.matmul / 1e12, None, None, "TFLOP/s", at.device_name)
-    ours: dict[int, Speed] = {}
+    yield BenchRow(f"matrix product of {at.matrix}^3", at.matmul / 1e12, None, "TFLOP/s")
+    ours: dict[int, Measurement] = {}
     masked = _measure_electra(at, MASKED, everywhere=False)
     for batch in at.batches:
         speed = _measure(f"xlm_e, batch {batch}", _text_recipe(), at, batch)
         if speed:
             ours[batch] = speed
-            yield at.tokens(
-                f"xlm_e, batch {batch}", speed, masked, _peer_name("ELECTRA pair, head at masked", MASKED, at)
-            )
-    best = max(ours, key=lambda batch: ours[batch].tokens, default=at.batches[0])
+            peer_name = _peer_name("ELECTRA pair, head at masked", MASKED, at)
+            yield compare(f"xlm_e, batch {batch}", speed, masked, peer_name)
+    best = max(ours, key=lambda batch: ours[batch].value, default=at.batches[0])
     name = f"xlm_e, best batch ({best})"
     if best in ours:
         shipped = _measure_electra(at, SHIPPED, everywhere=True)
-        yield at.tokens(name, ours[best], shipped, _peer_name("ELECTRA pair as shipped", SHIPPED, at))
-    yield from _bias_rows(at, best, ours.get(best))
+        yield compare(name, ours[best], shipped, _peer_name("ELECTRA pair as shipped", SHIPPED, at))
+    free = _measure("xlm_e without bias", remove_bias(_text_recipe()), at, best)
+    if best in ours and free:
+        yield compare(f"xlm_e, batch {best}, with gated bias", ours[best], free, "ours without position bias")
     yield from _variant_rows(at, ours.get(at.batches[0]))
     yield from _loader_rows(at, best)
     if at.on_gpu and best in ours:  # last, because compilation is slow
         compiled = _measure_electra(at, MASKED, everywhere=False, compiled=True)
-        yield at.tokens(name, ours[best], compiled, _peer_name("ELECTRA pair, head at masked, compiled", MASKED, at))
+        yield compare(name, ours[best], compiled, _peer_name("ELECTRA pair, head at masked, compiled", MASKED, at))
 
 
 def recipe_rows(at: BenchSetup) -> Iterator[BenchRow]:
@@ -51,22 +51,16 @@ def recipe_rows(at: BenchSetup) -> Iterator[BenchRow]:
     for name, what in {"infoxlm": "MLM, TLM, XLCo", "veco": "CA-MLM, TLM"}.items():
         speed = _measure(name, recipes.get_recipe(name, "base"), at, batch)
         if speed:
-            yield at.tokens(f"{name} ({what}), batch {batch}", speed)
+            yield compare(f"{name} ({what}), batch {batch}", speed)
     speed = _measure("xlm_r", recipes.xlm_r(), at, batch)
     for compiled in (False, True) if at.on_gpu else (False,):
         if speed:
             name = _peer_name("XLM-R, compiled" if compiled else "XLM-R", XLM_R, at)
-            peer = at.try_measure(name, partial(peers.xlm_r, at, _batch_size(XLM_R, at), compiled))
-            yield at.tokens(f"xlm_r (MLM), batch {batch}", speed, peer, name)
+            peer = at.try_measure(name, peers.xlm_r, at, _batch_size(XLM_R, at), compiled)
+            yield compare(f"xlm_r (MLM), batch {batch}", speed, peer, name)
 
 
-def _bias_rows(at: BenchSetup, batch: int, own: Speed | None) -> Iterator[BenchRow]:
-    free = _measure("xlm_e without bias", remove_bias(_text_recipe()), at, batch)
-    if own and free:
-        yield at.tokens(f"xlm_e, batch {batch}, with gated bias", own, free, "ours without position bias")
-
-
-def _variant_rows(at: BenchSetup, own: Speed | None) -> Iterator[BenchRow]:
+def _variant_rows(at: BenchSetup, own: Measurement | None) -> Iterator[BenchRow]:
     """Measure packed bitext and gradient checkpointing at the first batch size."""
     batch = at.batches[0]
     for name, recipe in {
@@ -76,16 +70,15 @@ def _variant_rows(at: BenchSetup, own: Speed | None) -> Iterator[BenchRow]:
     }.items():
         speed = _measure(f"xlm_e, {name}", recipe, at, batch)
         if speed:
-            yield at.tokens(f"xlm_e, {name}, batch {batch}", speed, own, "ours on text")
+            yield compare(f"xlm_e, {name}, batch {batch}", speed, own, "ours on text")
 
 
 def _loader_rows(at: BenchSetup, batch: int) -> Iterator[BenchRow]:
     steps = LOADER_STEPS if at.on_gpu else at.times
-    percent = at.try_measure(
-        "waiting for the loader", partial(loader_wait, scale_recipe(_text_recipe(), at, batch), at, steps)
-    )
+    recipe = scale_recipe(_text_recipe(), at, batch)
+    percent = at.try_measure("waiting for the loader", loader_wait, recipe, at, steps)
     if percent is not None:
-        yield BenchRow(f"waiting for the loader, batch {batch}", percent, None, None, "% of the step", at.device_name)
+        yield BenchRow(f"waiting for the loader, batch {batch}", percent, None, "% of the step")
 
 
 def remove_bias(recipe: Recipe) -> Recipe:
@@ -97,13 +90,13 @@ def _text_recipe() -> Recipe:
     return recipes.xlm_e().replace(trtd=None)
 
 
-def _measure(name: str, recipe: Recipe, at: BenchSetup, batch: int) -> Speed | None:
-    return at.try_measure(name, partial(measure_speed, scale_recipe(recipe, at, batch), at))
+def _measure(name: str, recipe: Recipe, at: BenchSetup, batch: int) -> Measurement | None:
+    return at.try_measure(name, measure_speed, scale_recipe(recipe, at, batch), at)
 
 
-def _measure_electra(at: BenchSetup, batch: int, everywhere: bool, compiled: bool = False) -> Speed | None:
+def _measure_electra(at: BenchSetup, batch: int, everywhere: bool, compiled: bool = False) -> Measurement | None:
     name = f"the ELECTRA pair{' as shipped' if everywhere else ''}{', compiled' if compiled else ''}"
-    return at.try_measure(name, partial(peers.electra, at, _batch_size(batch, at), everywhere, compiled))
+    return at.try_measure(name, peers.electra, at, _batch_size(batch, at), everywhere, compiled)
 
 
 def _batch_size(size: int, at: BenchSetup) -> int:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import product
 from typing import Any
 
 from crossling import recipes
 from crossling.bench.train_timing import measure_speed, scale_recipe
-from crossling.bench.workload import BenchRow, BenchSetup, Speed
+from crossling.bench.workload import BenchRow, BenchSetup, Measurement, compare
 from crossling.report.charts import LinePlot, Series, line_chart
 
 TIMES = 6  # runs of each measurement
@@ -48,17 +48,17 @@ def growth_rows(at: BenchSetup) -> Iterator[BenchRow]:
     at = replace(at, times=min(at.times, TIMES))
     text = recipes.xlm_e().replace(trtd=None)
     batch = at.batches[0]
-    reference = at.try_measure("the reference step", partial(measure_speed, scale_recipe(text, at, batch), at))
+    reference = at.try_measure("the reference step", measure_speed, scale_recipe(text, at, batch), at)
     if reference is None:
         return
     description = f"{at.length} tokens, {at.vocabulary:,} vocabulary entries, batch {batch}, {at.shape.layers} layers"
     for point in points(at):
         name = f"{point.what} {point.value:,}"
-        speed: Speed | None = reference
+        speed: Measurement | None = reference
         if (point.at, point.batch) != (at, batch):
-            speed = at.try_measure(name, partial(measure_speed, scale_recipe(text, point.at, point.batch), point.at))
+            speed = at.try_measure(name, measure_speed, scale_recipe(text, point.at, point.batch), point.at)
         if speed is not None:
-            yield at.tokens(name, speed, reference, description)
+            yield compare(name, speed, reference, description)
 
 
 FIGURES = {"ours": "tokens/s", "peak_gib": "peak GiB"}
@@ -72,14 +72,10 @@ def growth_chart(rows: Sequence[Mapping[str, Any]]) -> str | None:
         if row.get("bench") == "growth":
             what, _, value = row["name"].rpartition(" ")
             points.setdefault(what, []).append((float(value.replace(",", "")), row))
-    panels: list[list[LinePlot]] = []
-    for key, name in FIGURES.items():
-        row_panels = []
-        for what in COLUMNS:
-            known = sorted((value, float(row[key])) for value, row in points.get(what, []) if row.get(key) is not None)
-            if len(known) > 1:
-                plot = LinePlot(f"{name} by {what}", what, name, [Series(name, 0, known)], from_zero=True)
-                row_panels.append(plot)
-        if row_panels:
-            panels.append(row_panels)
-    return line_chart(panels, label="Cost of a step by size", standalone=True) if panels else None
+    panels: dict[str, list[LinePlot]] = {}
+    for (key, name), what in product(FIGURES.items(), COLUMNS):
+        known = sorted((value, float(row[key])) for value, row in points.get(what, []) if row.get(key) is not None)
+        if len(known) > 1:
+            plot = LinePlot(f"{name} by {what}", what, name, [Series(name, 0, known)], from_zero=True)
+            panels.setdefault(key, []).append(plot)
+    return line_chart([*panels.values()], label="Cost of a step by size", standalone=True) if panels else None

@@ -20,7 +20,7 @@ from transformers import (
     XLMRobertaForMaskedLM,
 )
 
-from crossling.bench.workload import BenchSetup, Speed
+from crossling.bench.workload import BenchSetup, Measurement
 from crossling.vocabulary.vocabulary import UNK
 
 MASK_PROBABILITY = 0.15
@@ -29,19 +29,21 @@ DROPOUT = 0.1
 IGNORED = -100
 
 
-def electra(at: BenchSetup, batch: int, everywhere: bool, compiled: bool = False) -> Speed:
+def electra(at: BenchSetup, batch: int, everywhere: bool, compiled: bool = False) -> Measurement:
     """Measure the ELECTRA pair. `everywhere` computes logits at every position, as shipped."""
     with torch.device(at.device):
         pair = _ElectraPair(at, everywhere)
     return _steps(pair, at, batch, compiled)
 
 
-def xlm_r(at: BenchSetup, batch: int, compiled: bool = False) -> Speed:
+def xlm_r(at: BenchSetup, batch: int, compiled: bool = False) -> Measurement:
     with torch.device(at.device):
-        network = XLMRobertaForMaskedLM(
-            XLMRobertaConfig(**_shape(at, at.shape.layers, DROPOUT, positions=at.length + 2))
-        )
+        network = XLMRobertaForMaskedLM(xlm_r_config(at))
     return _steps(_MaskedLM(network), at, batch, compiled)
+
+
+def xlm_r_config(at: BenchSetup) -> XLMRobertaConfig:
+    return XLMRobertaConfig(**_shape(at, at.shape.layers, DROPOUT, positions=at.length + 2))
 
 
 class _ElectraPair(nn.Module):
@@ -67,9 +69,8 @@ class _ElectraPair(nn.Module):
             logits_MV = self.generator.generator_lm_head(self.generator.generator_predictions(hidden_MD))
             loss = F.cross_entropy(logits_MV.float(), target_M)
         with torch.no_grad():  # Gumbel-max sampling, as in ELECTRA's code
-            sampled_M = (
-                logits_MV.float() - torch.empty_like(logits_MV, dtype=torch.float32).exponential_().log()
-            ).argmax(-1)
+            noise_MV = torch.empty_like(logits_MV, dtype=torch.float32).exponential_()
+            sampled_M = (logits_MV.float() - noise_MV.log()).argmax(-1)
         corrupt_BL = ids_BL.flatten().scatter(0, position_M, sampled_M).view_as(ids_BL)
         return loss + LAMBDA * self.discriminator(corrupt_BL, labels=(corrupt_BL != ids_BL).long()).loss
 
@@ -106,7 +107,7 @@ def _labels(ids_BL: Tensor, position_M: Tensor) -> Tensor:
     return torch.full_like(flat, IGNORED).scatter(0, position_M, flat[position_M]).view_as(ids_BL)
 
 
-def _steps(network: nn.Module, at: BenchSetup, batch: int, compiled: bool) -> Speed:
+def _steps(network: nn.Module, at: BenchSetup, batch: int, compiled: bool) -> Measurement:
     network.train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-6, betas=(0.9, 0.98), eps=1e-6, fused=True)
     loss: Callable[[Tensor, Tensor], Tensor] = torch.compile(network) if compiled else network
@@ -122,4 +123,4 @@ def _steps(network: nn.Module, at: BenchSetup, batch: int, compiled: bool) -> Sp
         optimizer.zero_grad(set_to_none=True)
 
     timing = at.time(step)
-    return Speed(ids_BL.numel() / timing.seconds, timing.peak_gib)
+    return Measurement(ids_BL.numel() / timing.seconds, "tokens/s", timing.peak_gib)

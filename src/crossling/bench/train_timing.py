@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from crossling.bench.workload import BenchSetup, Speed
-from crossling.data.batches import Batches, StepWork
+from crossling.bench.workload import BenchSetup, Measurement
+from crossling.data.batches import StepWork
 from crossling.data.shards import SHARD_FORMAT, Shards, TokenizedBitext, TokenizedSentences
-from crossling.model.encoder import CrosslingModel
-from crossling.planning.sampling_preview import objective_loads, preview_pairs, preview_text
-from crossling.recipes.network import build_meta_network, build_network, flops_per_token
+from crossling.planning.sampling_preview import preview_loads, preview_pairs, preview_text
+from crossling.recipes.network import build_meta_network, build_network, flops_per_token, make_batches
+from crossling.recipes.pretrain import enable_gradient_checkpointing
 from crossling.recipes.recipe import Recipe
 from crossling.train.parallel import ParallelNetwork
 from crossling.train.step import Schedule, TrainStep
@@ -106,7 +106,7 @@ def scale_recipe(recipe: Recipe, at: BenchSetup, batch: int) -> Recipe:
     )
 
 
-def measure_speed(recipe: Recipe, at: BenchSetup) -> Speed:
+def measure_speed(recipe: Recipe, at: BenchSetup) -> Measurement:
     """Measure training steps of a recipe on batches in memory."""
     training = _TrainingLoop(recipe, at)
     works = [training.batches[number].pin_memory() if at.on_gpu else training.batches[number] for number in (0, 1)]
@@ -120,7 +120,9 @@ def measure_speed(recipe: Recipe, at: BenchSetup) -> Speed:
     timing = at.time(steps)
     tokens = sum(work.tokens for work in works) / timing.seconds
     mfu = tokens * step_flops(recipe, training.shards) / at.matmul
-    return Speed(tokens, timing.peak_gib, mfu, f"{at.path}, compiled" if training.compiled else at.path)
+    return Measurement(
+        tokens, "tokens/s", timing.peak_gib, mfu, f"{at.path}, compiled" if training.compiled else at.path
+    )
 
 
 def loader_wait(recipe: Recipe, at: BenchSetup, steps: int) -> float:
@@ -153,7 +155,7 @@ def loader_wait(recipe: Recipe, at: BenchSetup, steps: int) -> float:
 
 def step_flops(recipe: Recipe, shards: RandomShards) -> float:
     """Return FLOPs per token: all matrix products, heads and attention, forward and backward."""
-    loads = objective_loads(recipe, shards, preview_text(recipe, shards), preview_pairs(recipe, shards))
+    loads = preview_loads(recipe, shards, preview_text(recipe, shards), preview_pairs(recipe, shards))
     return flops_per_token(recipe, build_meta_network(recipe, shards.vocabulary_size), loads)["full"]
 
 
@@ -163,31 +165,17 @@ class _TrainingLoop:
     def __init__(self, recipe: Recipe, at: BenchSetup) -> None:
         recipe.check()
         self.shards = RandomShards.of(at.vocabulary, at.length)
-        self.batches = Batches(
-            self.shards,
-            recipe.objectives,
-            recipe.sampling,
-            seed=recipe.seed,
-            micro_tokens=recipe.micro_tokens,
-            alternate=recipe.alternate,
-        )
+        self.batches = make_batches(recipe, self.shards)
         with torch.device(at.device):  # initialization is much faster there
             net = build_network(recipe, self.shards.vocabulary_size)
         if recipe.gradient_checkpointing:
-            for part in (net.encoder, *net.parts.values()):
-                if isinstance(part, CrosslingModel):
-                    part.gradient_checkpointing_enable()
+            enable_gradient_checkpointing(net)
         schedule = Schedule(
-            steps=recipe.steps,
-            lr=recipe.lr,
-            log_every=recipe.log_every,
-            checkpoint_every=recipe.checkpoint_every,
+            steps=recipe.steps, lr=recipe.lr, log_every=recipe.log_every, checkpoint_every=recipe.checkpoint_every
         )
+        network = ParallelNetwork(net, at.device)
         self.train_step = TrainStep(
-            ParallelNetwork(net, at.device),
-            objectives=recipe.objectives,
-            optimizer=recipe.optimizer,
-            schedule=schedule,
+            network, objectives=recipe.objectives, optimizer=recipe.optimizer, schedule=schedule
         )
 
     @property

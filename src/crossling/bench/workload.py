@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -20,6 +20,10 @@ from crossling.core.hardware import device_name
 from crossling.core.progress import print_status
 from crossling.model.attention import uses_attention_kernel
 from crossling.model.model_shape import SIZES, ModelShape
+
+T = TypeVar("T")
+P = ParamSpec("P")
+LESS_IS_BETTER = ("ms", "s", "%")  # units
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,11 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Speed:
-    """Throughput of a training step."""
+class Measurement:
+    """Figure of one side of a row."""
 
-    tokens: float  # real tokens per second
+    value: float
+    unit: str  # ms, or tokens/s: real tokens of training steps
     peak_gib: float | None
     mfu: float | None = None
     path: str | None = None  # code path of ours
@@ -106,20 +111,41 @@ class BenchRow:
     name: str
     ours: float
     peer: float | None
-    ratio: float | None
+    ratio: float | None = field(init=False)
     unit: str
-    device: str
+    device: str = ""  # `bench` adds it
     peer_name: str = ""
-    bench: str = ""  # name of the benchmark
+    bench: str = ""  # name of the benchmark, added by `bench`
     path: str | None = None  # code path of ours: fused kernels, compiled or plain
     mfu: float | None = None  # relative to one large matrix product in the same run
     peak_gib: float | None = None  # device memory
     peer_peak_gib: float | None = None
 
+    def __post_init__(self) -> None:
+        ratio = None
+        if self.peer is not None:
+            ratio = self.peer / self.ours if self.unit in LESS_IS_BETTER else self.ours / self.peer
+        object.__setattr__(self, "ratio", ratio)
+
     def dump(self) -> dict[str, Any]:
         """Return the JSON of `--json`. Fields that do not apply are absent, except a missing peer, which is null."""
         always = ("peer", "ratio")
         return {name: value for name, value in asdict(self).items() if name in always or value not in (None, "")}
+
+
+def compare(name: str, ours: Measurement, peer: Measurement | None = None, peer_name: str = "") -> BenchRow:
+    """Return the row of our measurement beside that of a peer."""
+    return BenchRow(
+        name,
+        ours.value,
+        peer.value if peer else None,
+        ours.unit,
+        peer_name=peer_name,
+        path=ours.path,
+        mfu=ours.mfu,
+        peak_gib=ours.peak_gib,
+        peer_peak_gib=peer.peak_gib if peer else None,
+    )
 
 
 def throughput(work: Callable[[int], int], seconds: float) -> float:
@@ -132,7 +158,6 @@ def throughput(work: Callable[[int], int], seconds: float) -> float:
     return done / (time.perf_counter() - start)
 
 
-T = TypeVar("T")
 CPU_SHAPE = ModelShape(layers=2, width=64, heads=2, feed_forward=128, generator_layers=1)
 # Vocabulary size and sequence length of the small sizes.
 VOCABULARY = {"tiny": 4_000, "small": 32_000}
@@ -201,17 +226,17 @@ class BenchSetup:
         """Time `work` on the device of the setup."""
         return time_work(work, self.device, self.warmup, times or self.times, as_graph)
 
-    def try_measure(self, what: str, measure: Callable[[], T]) -> T | None:
+    def try_measure(self, what: str, measure: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Measure with free device memory, or warn and return None, so that one failure does not stop the others."""
         print_status(f"bench: {what}")
         if self.on_gpu:
             free_memory()
-        return self.catch(what, measure)
+        return self.catch(what, measure, *args, **kwargs)
 
-    def catch(self, what: str, measure: Callable[[], T]) -> T | None:
+    def catch(self, what: str, measure: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Call `measure`, or warn about its error and return None."""
         try:
-            return measure()
+            return measure(*args, **kwargs)
         except BadInput:
             raise
         except Exception as error:  # compilers, drivers and peers raise errors of many types
@@ -220,37 +245,10 @@ class BenchSetup:
             self.failed.append(what)
             return None
 
-    def ms(self, name: str, ours: Timing, peer: Timing | None, peer_name: str, mfu: float) -> BenchRow:
-        """Return a row in milliseconds: less is better."""
-        return BenchRow(
-            name,
-            ours.seconds * 1e3,
-            peer.seconds * 1e3 if peer else None,
-            peer.seconds / ours.seconds if peer else None,
-            "ms",
-            self.device_name,
-            peer_name,
-            path=self.path,
-            mfu=mfu,
-            peak_gib=ours.peak_gib,
-            peer_peak_gib=peer.peak_gib if peer else None,
-        )
-
-    def tokens(self, name: str, ours: Speed, peer: Speed | None = None, peer_name: str = "") -> BenchRow:
-        """Return a row in tokens per second: more is better."""
-        return BenchRow(
-            name,
-            ours.tokens,
-            peer.tokens if peer else None,
-            ours.tokens / peer.tokens if peer else None,
-            "tokens/s",
-            self.device_name,
-            peer_name,
-            path=ours.path,
-            mfu=ours.mfu,
-            peak_gib=ours.peak_gib,
-            peer_peak_gib=peer.peak_gib if peer else None,
-        )
+    def milliseconds(self, timing: Timing, operations: float) -> Measurement:
+        """Return the time of work of so many FLOPs."""
+        mfu = operations / timing.seconds / self.matmul
+        return Measurement(timing.seconds * 1e3, "ms", timing.peak_gib, mfu, self.path)
 
 
 @cache

@@ -8,57 +8,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from crossling.cli.options import CorporaFolder, Json, Out, Seed, ShareOption, Workers
+import crossling as xl
+from crossling.cli.options import CorporaFolder, Json, Out, Seed, ShareOption, Workers, flag, option
 from crossling.core.errors import BadInput, Failed
 
 
 def synth(
     out: Out,
-    languages: Annotated[int, typer.Option(metavar="N", help="Number of languages, 2 to 40.")] = 6,
-    sentences: Annotated[
-        int, typer.Option(metavar="N", help="Monolingual sentences of the largest language.")
-    ] = 20_000,
+    languages: Annotated[int, option("N", "Number of languages, 2 to 40.")] = 6,
+    sentences: Annotated[int, option("N", "Monolingual sentences of the largest language.")] = 20_000,
     seed: Seed = 0,
-    lemmas: Annotated[int, typer.Option(metavar="N", help="Size of the lexicon, at least 300.")] = 400,
-    wrong: Annotated[float, typer.Option(metavar="P", help="Proportion of pairs with a wrong translation.")] = 0.0,
-    copies: Annotated[
-        float, typer.Option(metavar="P", help="Proportion of pairs whose target copies the source.")
-    ] = 0.0,
-    near_duplicates: Annotated[
-        float, typer.Option(metavar="P", help="Proportion of pairs repeated with a small edit.")
-    ] = 0.0,
-    many_to_one: Annotated[
-        float, typer.Option(metavar="P", help="Proportion of pairs that have the same target.")
-    ] = 0.0,
+    lemmas: Annotated[int, option("N", "Size of the lexicon, at least 300.")] = 400,
+    wrong: Annotated[float, option("P", "Proportion of pairs with a wrong translation.")] = 0.0,
+    copies: Annotated[float, option("P", "Proportion of pairs whose target copies the source.")] = 0.0,
+    near_duplicates: Annotated[float, option("P", "Proportion of pairs repeated with a small edit.")] = 0.0,
+    many_to_one: Annotated[float, option("P", "Proportion of pairs that have the same target.")] = 0.0,
     domain: Annotated[
-        str,
-        typer.Option("--domain", metavar="DOMAIN", help="general or science (other words and events, same languages)."),
+        str, option("DOMAIN", "general or science (other words and events, same languages).", "--domain")
     ] = "general",
-    train: Annotated[
-        int | None, typer.Option(metavar="N", help="Training examples per task. [default: sentences / 10]")
-    ] = None,
-    dev: Annotated[
-        int | None, typer.Option(metavar="N", help="Development examples per task. [default: sentences / 100]")
-    ] = None,
-    test: Annotated[
-        int | None, typer.Option(metavar="N", help="Test examples per task. [default: sentences / 50]")
-    ] = None,
+    train: Annotated[int | None, option("N", "Training examples per task. [default: sentences / 10]")] = None,
+    dev: Annotated[int | None, option("N", "Development examples per task. [default: sentences / 100]")] = None,
+    test: Annotated[int | None, option("N", "Test examples per task. [default: sentences / 50]")] = None,
     json_: Json = False,
 ) -> None:
     """Generate synthetic languages: corpora and benchmark data with known ground truth.
 
     Example: crossling synth -o synth --languages 6 --sentences 20000
     """
-    from crossling.synthetic import BitextNoise, ExampleCounts, synth
-
-    noise = BitextNoise(wrong=wrong, copies=copies, near_duplicates=near_duplicates, many_to_one=many_to_one)
+    noise = xl.BitextNoise(wrong=wrong, copies=copies, near_duplicates=near_duplicates, many_to_one=many_to_one)
     sizes = {split: size for split, size in (("train", train), ("dev", dev), ("test", test)) if size is not None}
-    examples = replace(ExampleCounts.plan(sentences), **sizes)
-    synth(out, languages, sentences, seed, lemmas, noise, domain=domain, examples=examples)
+    examples = replace(xl.ExampleCounts.plan(sentences), **sizes)
+    xl.synth(out, languages, sentences, seed, lemmas, noise, domain=domain, examples=examples)
     card = json.loads((out / "synthetic.json").read_text(encoding="utf-8"))
     if json_:
         print(json.dumps(card))
@@ -73,12 +56,8 @@ def synth(
 
 def check(
     corpora: CorporaFolder,
-    against: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Search the text for sentences of these benchmarks.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="Keep the report here. Needed for --share.")
-    ] = None,
+    against: Annotated[Path | None, option("FOLDER", "Search the text for sentences of these benchmarks.")] = None,
+    out: Annotated[Path | None, option("FOLDER", "Keep the report here. Needed for --share.", "-o", "--out")] = None,
     workers: Workers = 1,
     share: ShareOption = None,
     json_: Json = False,
@@ -89,52 +68,33 @@ def check(
 
     Verify the checksums of a shards folder: crossling check shards
     """
-    from crossling.cleaning.check import REPORT, check
-    from crossling.core.jobs import Share
-    from crossling.corpora.corpus import Corpora
+    from crossling.cleaning.check import REPORT
 
     if (Path(corpora) / "manifest.json").is_file():
         _check_shards(Path(corpora))
         return
     if any(Path(corpora).glob("*/**/entry.json")):
         raise BadInput(f"{corpora}: incomplete shards. Run crossling tokenize again.")
-    report = check(
-        Corpora(corpora), against=against, out=out, workers=workers, share=Share.parse(share) if share else None
-    )
-    if report is None:
-        print(f"{out}: part {share} is done. The last part writes {REPORT}.")
-    else:
-        _print_cleaning_report(report, json_)
+    report = xl.check(xl.Corpora(corpora), against=against, out=out, workers=workers, share=_parse_share(share))
+    _print_cleaning_report(report, json_, f"{out}: part {share} is done. The last part writes {REPORT}.")
 
 
 def clean(
     corpora: CorporaFolder,
     out: Out,
     length: Annotated[
-        str | None, typer.Option(metavar="MIN:MAX", help="Drop lines outside this length in characters, as 2:10000.")
+        str | None, option("MIN:MAX", "Drop lines outside this length in characters, as 2:10000.")
     ] = None,
-    ratio: Annotated[
-        float | None, typer.Option(metavar="R", help="Drop pairs whose length ratio is off by this factor, as 4.")
-    ] = None,
-    copies: Annotated[bool, typer.Option("--copies", help="Drop pairs whose target copies the source.")] = False,
-    near_copies: Annotated[
-        bool, typer.Option("--near-copies", help="Drop pairs whose target nearly copies the source.")
-    ] = False,
-    duplicates: Annotated[bool, typer.Option("--duplicates", help="Drop repeated lines and pairs.")] = False,
-    near_duplicates: Annotated[
-        bool, typer.Option("--near-duplicates", help="Drop nearly repeated lines and pairs.")
-    ] = False,
-    language: Annotated[bool, typer.Option("--language", help="Drop lines in another language.")] = False,
-    many_to_one: Annotated[
-        int | None, typer.Option(metavar="N", help="Drop sentences with more than N translations, as 6.")
-    ] = None,
-    min_pairs: Annotated[
-        int | None, typer.Option(metavar="N", help="Drop bitext of languages with fewer pairs, as 50000.")
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Drop lines that hold a sentence of these benchmarks.")
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Apply all rules but --min-pairs and --against.")] = False,
+    ratio: Annotated[float | None, option("R", "Drop pairs whose length ratio is off by this factor, as 4.")] = None,
+    copies: Annotated[bool, flag("--copies", "Drop pairs whose target copies the source.")] = False,
+    near_copies: Annotated[bool, flag("--near-copies", "Drop pairs whose target nearly copies the source.")] = False,
+    duplicates: Annotated[bool, flag("--duplicates", "Drop repeated lines and pairs.")] = False,
+    near_duplicates: Annotated[bool, flag("--near-duplicates", "Drop nearly repeated lines and pairs.")] = False,
+    language: Annotated[bool, flag("--language", "Drop lines in another language.")] = False,
+    many_to_one: Annotated[int | None, option("N", "Drop sentences with more than N translations, as 6.")] = None,
+    min_pairs: Annotated[int | None, option("N", "Drop bitext of languages with fewer pairs, as 50000.")] = None,
+    against: Annotated[Path | None, option("FOLDER", "Drop lines that hold a sentence of these benchmarks.")] = None,
+    all_: Annotated[bool, flag("--all", "Apply all rules but --min-pairs and --against.")] = False,
     workers: Workers = 1,
     share: ShareOption = None,
     json_: Json = False,
@@ -143,10 +103,8 @@ def clean(
 
     Example: crossling clean corpora --all --min-pairs 50000 -o cleaned --workers 4
     """
-    from crossling.cleaning.clean import REPORT, clean
+    from crossling.cleaning.clean import REPORT
     from crossling.cleaning.rules import rules_from_options
-    from crossling.core.jobs import Share
-    from crossling.corpora.corpus import Corpora
 
     rules = rules_from_options(
         all_,
@@ -161,34 +119,26 @@ def clean(
         min_pairs=min_pairs,
         against=against,
     )
-    report = clean(Corpora(corpora), out, rules, workers=workers, share=Share.parse(share) if share else None)
-    if report is None:
-        print(f"{out}: part {share} is done. The last part writes the corpora and {REPORT}.")
-    else:
-        _print_cleaning_report(report, json_)
+    report = xl.clean(xl.Corpora(corpora), out, rules, workers=workers, share=_parse_share(share))
+    _print_cleaning_report(
+        report, f"{out}: part {share} is done. The last part writes the corpora and {REPORT}.", json_
+    )
 
 
 def vocab(
     corpora: CorporaFolder,
     out: Out,
-    size: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of vocabulary entries, special tokens included.")
-    ] = None,
+    size: Annotated[int | None, option("N", "Number of vocabulary entries, special tokens included.")] = None,
     allocate: Annotated[
-        str | None,
-        typer.Option(metavar="METHOD", help="joint (one training) or vocap (capacity per language). [default: joint]"),
+        str | None, option("METHOD", "joint (one training) or vocap (capacity per language). [default: joint]")
     ] = None,
-    source: Annotated[
-        str | None, typer.Option("--from", metavar="MODEL", help="Reuse the vocabulary of a folder or model.")
-    ] = None,
-    extend: Annotated[bool, typer.Option("--extend", help="Add entries for these corpora.")] = False,
-    trim: Annotated[bool, typer.Option("--trim", help="Keep only the entries that these corpora use.")] = False,
-    alpha: Annotated[
-        float, typer.Option(metavar="A", help="Exponent that smooths the proportions of languages.")
-    ] = 0.5,
-    beta: Annotated[float, typer.Option(metavar="B", help="Exponent of the proportions in vocap.")] = 0.7,
-    characters: Annotated[int, typer.Option(metavar="N", help="Size of the training sample.")] = 40_000_000,
-    workers: Annotated[int, typer.Option(metavar="N", help="Processes (vocap) or threads (joint).", min=1)] = 2,
+    source: Annotated[str | None, option("MODEL", "Reuse the vocabulary of a folder or model.", "--from")] = None,
+    extend: Annotated[bool, flag("--extend", "Add entries for these corpora.")] = False,
+    trim: Annotated[bool, flag("--trim", "Keep only the entries that these corpora use.")] = False,
+    alpha: Annotated[float, option("A", "Exponent that smooths the proportions of languages.")] = 0.5,
+    beta: Annotated[float, option("B", "Exponent of the proportions in vocap.")] = 0.7,
+    characters: Annotated[int, option("N", "Size of the training sample.")] = 40_000_000,
+    workers: Annotated[int, option("N", "Processes (vocap) or threads (joint).", min=1)] = 2,
     seed: Seed = 0,
     json_: Json = False,
 ) -> None:
@@ -198,13 +148,10 @@ def vocab(
 
     A smaller XLM-R for these languages: crossling vocab corpora --from xlm-roberta-base --trim -o vocab
     """
-    from crossling.corpora.corpus import Corpora
-    from crossling.vocabulary.build_vocabulary import vocab
-
     if sys.stderr.isatty() and size and allocate != "vocap" and not trim:
         print("Reading text, then training. SentencePiece shows no progress.", file=sys.stderr)
-    vocab(
-        *(Corpora(corpora), size, out),
+    xl.vocab(
+        *(xl.Corpora(corpora), size, out),
         alpha=alpha,
         seed=seed,
         allocate=allocate,
@@ -225,13 +172,12 @@ def vocab(
 def tokenize(
     corpora: CorporaFolder,
     out: Out,
-    vocab: Annotated[Path, typer.Option(metavar="FOLDER", help="Vocabulary made by crossling vocab.")],
+    vocab: Annotated[Path, option("FOLDER", "Vocabulary made by crossling vocab.")],
     workers: Workers = 1,
     share: ShareOption = None,
-    append: Annotated[bool, typer.Option("--append", help="Keep the other corpora of existing shards.")] = False,
+    append: Annotated[bool, flag("--append", "Keep the other corpora of existing shards.")] = False,
     priority: Annotated[
-        str,
-        typer.Option(metavar="NAMES", help="Collections by comma; a later one only adds pairs that earlier ones lack."),
+        str, option("NAMES", "Collections by comma; a later one only adds pairs that earlier ones lack.")
     ] = "",
     json_: Json = False,
 ) -> None:
@@ -241,13 +187,11 @@ def tokenize(
 
     On 16 machines, where the last one merges the shards: crossling tokenize ... --share 3/16
     """
-    from crossling.core.jobs import Share
-    from crossling.corpora.corpus import Corpora
     from crossling.data.tokenize import tokenize_share
 
-    part = Share.parse(share) if share else None
-    names = tuple(priority.split(",")) if priority else ()
-    shards = tokenize_share(Corpora(corpora, names), vocab, out, part, workers=workers, append=append)
+    part = _parse_share(share)
+    source = xl.Corpora(corpora, tuple(priority.split(",")) if priority else ())
+    shards = tokenize_share(source, vocab, out, part, workers=workers, append=append)
     if shards is None:
         print(f"{out}: part {share} is done. The last part, or a run without --share, writes the manifest.")
         return
@@ -265,10 +209,12 @@ def tokenize(
     )
 
 
-def _check_shards(folder: Path) -> None:
-    from crossling.data.shards import Shards
+def _parse_share(share: str | None) -> xl.Share | None:
+    return xl.Share.parse(share) if share else None
 
-    shards = Shards.open(folder)
+
+def _check_shards(folder: Path) -> None:
+    shards = xl.Shards.open(folder)
     damaged = shards.verify()
     if damaged:
         others = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
@@ -276,14 +222,17 @@ def _check_shards(folder: Path) -> None:
     print(f"{folder}: all checksums of {len(shards.entries())} corpora are right")
 
 
-def _print_cleaning_report(report: dict[str, object], json_: bool) -> None:
+def _print_cleaning_report(report: dict[str, object] | None, json_: bool, part_done: str) -> None:
+    """Print a report, or `part_done` if there is none yet."""
     from crossling.cleaning.check import summary_tables
 
-    if json_:
+    if report is None:
+        print(part_done)
+    elif json_:
         print(json.dumps(report))
-        return
-    for table in summary_tables(report):
-        Console().print(table)
+    else:
+        for table in summary_tables(report):
+            Console().print(table)
 
 
 def _print_vocabulary(report: dict[str, Any]) -> None:

@@ -6,54 +6,41 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from crossling.cli.options import Data, Json, Pooling
+import crossling as xl
+from crossling.cli.options import Data, Json, Pooling, argument, check_model, flag, option
 from crossling.cli.score_tables import print_by_language, print_scores
 from crossling.core.errors import BadInput
 
 
 def evaluate(
-    task: Annotated[
-        str,
-        typer.Option(metavar="TASKS", help="tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model."),
-    ],
+    task: Annotated[str, option("TASKS", "tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model.")],
     data: Data,
     model: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[MODEL]",
-            help="Run, exported or fine-tuned folder, translator or Hugging Face encoder. [default: the bundled model]",
+        argument(
+            "[MODEL]",
+            "Run, exported or fine-tuned folder, translator or Hugging Face encoder. [default: the bundled model]",
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FOLDER", help="Add the rows to scores.jsonl here and keep predictions."),
+        Path | None, option("FOLDER", "Add the rows to scores.jsonl here and keep predictions.", "-o", "--out")
     ] = None,
     languages: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Score only these, as sw,th,de-en. [default: all in --data]")
+        str | None, option("LIST", "Score only these, as sw,th,de-en. [default: all in --data]")
     ] = None,
     pooling: Pooling = "mean",
-    method: Annotated[
-        str, typer.Option(metavar="METHODS", help="Word alignment by ot, argmax or itermax, comma-separated.")
-    ] = "ot",
-    layers: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Layers for bucc2018, as 6,8. [default: the universal layer]")
-    ] = None,
+    method: Annotated[str, option("METHODS", "Word alignment by ot, argmax or itermax, comma-separated.")] = "ot",
+    layers: Annotated[str | None, option("LIST", "Layers for bucc2018, as 6,8. [default: the universal layer]")] = None,
     recompute: Annotated[
-        bool, typer.Option("--recompute", help="Score the stored predictions of a fine-tuned model again.")
+        bool, flag("--recompute", "Score the stored predictions of a fine-tuned model again.")
     ] = False,
-    plug_in: Annotated[
-        bool, typer.Option("--plug-in", help="tatoeba: read each sentence with its translation (VECO).")
-    ] = False,
+    plug_in: Annotated[bool, flag("--plug-in", "tatoeba: read each sentence with its translation (VECO).")] = False,
     json_: Json = False,
 ) -> None:
     """Score a model: every layer, both directions.
 
     Example: crossling evaluate run --task tatoeba,word-alignment --data synth/data -o run
     """
-    from crossling.bundled import folder
-    from crossling.core.hub import find_local_folder
     from crossling.evaluate.request import EvaluationRequest
 
     chosen = languages.split(",") if languages else None
@@ -62,11 +49,10 @@ def evaluate(
     request.check()  # before the slow import of torch
     if model is None and request.finetuned:
         raise BadInput(f"{request.finetuned[0]}: the bundled model is not fine-tuned. Name a fine-tuned model.")
-    find_local_folder(model or folder())
+    check_model(model)
     from crossling.evaluate.evaluate import evaluate_request
-    from crossling.inference.load import load
 
-    rows = evaluate_request(load(model) if request.training_free or model is None else model, request)
+    rows = evaluate_request(xl.load(model) if request.training_free or model is None else model, request)
     if json_:
         for row in rows:
             print(json.dumps(row))
@@ -83,18 +69,13 @@ def _layer_numbers(layers: str) -> list[int]:
 
 
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Runs, fine-tuned models, or folders of both.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="FILE", help="Write HTML with Markdown beside it, or *.md alone."),
-    ] = Path("report.html"),
+    folders: Annotated[list[Path], argument("FOLDER...", "Runs, fine-tuned models, or folders of both.")],
+    out: Annotated[Path, option("FILE", "Write HTML with Markdown beside it, or *.md alone.", "-o", "--out")] = Path(
+        "report.html"
+    ),
 ) -> None:
     """Write one self-contained page that compares runs with each other and with the papers.
 
     Example: crossling report runs/xlm_e runs/xlm tuned -o report.html
     """
-    from crossling.report.report import report
-
-    print(report(folders, out))
+    print(xl.report(folders, out))

@@ -1,51 +1,54 @@
-"""Options and arguments that several commands have in common, each with one help text."""
+"""Declaration of options and arguments, and those that several commands have in common."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Out = Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="Write to this folder.")]
-OutFile = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file.")]
-Seed = Annotated[int, typer.Option(metavar="N", help="Seed of all random numbers.", min=0)]
-CorporaFolder = Annotated[
-    str, typer.Argument(metavar="CORPORA", help="Folder with text/, pairs/ or multi/, or hf://OWNER/NAME.")
-]
-Workers = Annotated[int, typer.Option(metavar="N", help="Run this many worker processes.", min=1)]
-ShareOption = Annotated[
-    str | None, typer.Option("--share", metavar="I/N", help="Do only the I-th of N parts, for one of N machines.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
-Data = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of benchmark data.")]
+
+def option(metavar: str, text: str, *names: str, min: int | None = None) -> Any:
+    """Return an option with its metavariable and help text. `names` replace that of the parameter: "-o", "--out"."""
+    return typer.Option(*names, metavar=metavar, help=text, min=min)
+
+
+def flag(name: str, text: str) -> Any:
+    """Return an option without a value. Naming it avoids a second flag, `--no-NAME`."""
+    return typer.Option(name, help=text)
+
+
+def argument(metavar: str, text: str) -> Any:
+    """Return a positional argument with its metavariable and help text."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
+Out = Annotated[Path, option("FOLDER", "Write to this folder.", "-o", "--out")]
+OutFile = Annotated[Path | None, option("FILE", "Write to this file.", "-o", "--out")]
+Seed = Annotated[int, option("N", "Seed of all random numbers.", min=0)]
+CorporaFolder = Annotated[str, argument("CORPORA", "Folder with text/, pairs/ or multi/, or hf://OWNER/NAME.")]
+Workers = Annotated[int, option("N", "Run this many worker processes.", min=1)]
+ShareOption = Annotated[str | None, option("I/N", "Do only the I-th of N parts, for one of N machines.", "--share")]
+Json = Annotated[bool, flag("--json", "Print machine-readable JSON.")]
+Data = Annotated[Path, option("FOLDER", "Folder of benchmark data.")]
 
 Recipe = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE",
-        help="rosetta, xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, or the recipe.json of an earlier run.",
-    ),
+    str, argument("RECIPE", "rosetta, xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, or the recipe.json of an earlier run.")
 ]
-ShardsFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="Shards made by crossling tokenize.")]
-Size = Annotated[
-    str | None,
-    typer.Option("--size", metavar="SIZE", help="tiny, small, base, large or xl. [default: base; veco: large]"),
-]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe. Repeatable.")
-]
+ShardsFolder = Annotated[Path, option("FOLDER", "Shards made by crossling tokenize.")]
+Size = Annotated[str | None, option("SIZE", "tiny, small, base, large or xl. [default: base; veco: large]", "--size")]
+Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a setting of the recipe. Repeatable.", "--set")]
 
 Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model", metavar="MODEL", help="Run, exported folder or Hugging Face encoder. [default: the bundled model]"
-    ),
+    str | None, option("MODEL", "Run, exported folder or Hugging Face encoder. [default: the bundled model]", "--model")
 ]
-Layer = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Layer to read; 0 is the embedding output. [default: the universal layer]"),
-]
-Pooling = Annotated[
-    str, typer.Option("--pooling", metavar="POOLING", help="mean (over positions) or cls (first position).")
-]
+Layer = Annotated[int | None, option("N", "Layer to read; 0 is the embedding output. [default: the universal layer]")]
+Pooling = Annotated[str, option("POOLING", "mean (over positions) or cls (first position).", "--pooling")]
+
+
+def check_model(model: str | None) -> None:
+    """Check before the slow import of torch that the folder of a model exists. None is the bundled model."""
+    from crossling.bundled import folder
+    from crossling.core.hub import find_local_folder
+
+    find_local_folder(model or folder())

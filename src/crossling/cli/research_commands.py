@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from crossling import __version__
-from crossling.cli.options import Json, Out, OutFile, Seed
+import crossling as xl
+from crossling.cli.options import Json, Out, OutFile, Seed, argument, option
 from crossling.cli.score_tables import print_scores
-from crossling.core.progress import print_status
+from crossling.core.progress import format_duration, print_status
 
 if TYPE_CHECKING:
     from crossling.audit.ranking import RankedCorpus
@@ -27,9 +26,7 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
 
     Example: crossling demo -o demo
     """
-    from crossling.demo import demo
-
-    rows = demo(out, seed=seed)
+    rows = xl.demo(out, seed=seed)
     if json_:
         for row in rows:
             print(json.dumps(row))
@@ -39,21 +36,12 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
 
 
 def lab(
-    plan: Annotated[
-        str,
-        typer.Argument(metavar="PLAN", help="papers, rosetta, synthetic, synthetic-all, or your own plan (.json)."),
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="LAB", help="Write to this folder.")],
-    shards: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Shards made by crossling tokenize, for all runs.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder of benchmark data.")] = None,
-    only: Annotated[
-        str | None, typer.Option(metavar="RUNS", help="Train only these runs, comma-separated. [default: all]")
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(metavar="M", help="Stop after this many minutes. The same command resumes.")
-    ] = None,
+    plan: Annotated[str, argument("PLAN", "papers, rosetta, synthetic, synthetic-all, or your own plan (.json).")],
+    out: Annotated[Path, option("LAB", "Write to this folder.", "-o", "--out")],
+    shards: Annotated[Path | None, option("FOLDER", "Shards made by crossling tokenize, for all runs.")] = None,
+    data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data.")] = None,
+    only: Annotated[str | None, option("RUNS", "Train only these runs, comma-separated. [default: all]")] = None,
+    minutes: Annotated[float | None, option("M", "Stop after this many minutes. The same command resumes.")] = None,
     json_: Json = False,
 ) -> None:
     """Train the runs of a plan under one budget, score them, and report the status of the papers' claims.
@@ -62,9 +50,7 @@ def lab(
 
     Example: crossling lab papers -o lab --shards shards --data data --minutes 25
     """
-    from crossling.lab.lab import lab
-
-    comparison = lab(plan, out, shards, data, only=None if only is None else only.split(","), minutes=minutes)
+    comparison = xl.lab(plan, out, shards, data, only=None if only is None else only.split(","), minutes=minutes)
     if json_:
         print(json.dumps(comparison))
         return
@@ -75,16 +61,8 @@ def lab(
 
 
 def _run_table(comparison: Mapping[str, Any]) -> Table:
-    from crossling.core.progress import format_duration
-
-    measures = list(
-        dict.fromkeys(
-            (task, metric)
-            for run in comparison["runs"]
-            for task, metrics in run["scores"].items()
-            for metric in metrics
-        )
-    )
+    scores = [(task, metrics) for run in comparison["runs"] for task, metrics in run["scores"].items()]
+    measures = dict.fromkeys((task, metric) for task, metrics in scores for metric in metrics)
     table = Table("run", "seed", "state", title="scores, % (layer)")
     for heading in ("FLOPs", "time", *(f"{task} {metric}" for task, metric in measures)):
         table.add_column(heading, justify="right")
@@ -113,24 +91,21 @@ def _score_cell(score: Mapping[str, Any] | None) -> str:
 
 
 def audit(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run that was trained with --set dro=on.")],
+    run: Annotated[Path, argument("RUN", "Run that was trained with --set dro=on.")],
     shards: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Its training shards: show lines, copies and repeats of each corpus."),
+        Path | None, option("FOLDER", "Its training shards: show lines, copies and repeats of each corpus.")
     ] = None,
     out: OutFile = None,
-    ends: Annotated[int, typer.Option(metavar="N", help="Corpora to show at each end.", min=1)] = 10,
+    ends: Annotated[int, option("N", "Corpora to show at each end.", min=1)] = 10,
     json_: Json = False,
 ) -> None:
     """Rank the bitext of a run by its losses: hardest first (wrong lines), easiest last (copies).
 
     Example: crossling audit run --shards shards -o audit.json
     """
-    from crossling.audit import audit
     from crossling.core.files import write_json
-    from crossling.data.shards import Shards
 
-    groups = audit(run, Shards.open(shards) if shards else None)
+    groups = xl.audit(run, xl.Shards.open(shards) if shards else None)
     if out is not None:
         write_json(out, [group.dump() for group in groups])
     if json_:
@@ -172,17 +147,11 @@ def _print_groups(title: str, groups: Sequence[RankedCorpus]) -> None:
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...",
-            help="step, recipes, attention, head, data, encode, evaluate or growth. [default: all]",
-        ),
+        argument("[NAME]...", "step, recipes, attention, head, data, encode, evaluate or growth. [default: all]"),
     ] = None,
-    corpora: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Text for `data`. [default: synthetic languages]")
-    ] = None,
+    corpora: Annotated[Path | None, option("FOLDER", "Text for `data`. [default: synthetic languages]")] = None,
     size: Annotated[
-        str | None,
-        typer.Option("--size", metavar="SIZE", help="tiny, small, base, large or xl. [default: base; CPU: tiny]"),
+        str | None, option("SIZE", "tiny, small, base, large or xl. [default: base; CPU: tiny]", "--size")
     ] = None,
     out: OutFile = None,
     json_: Json = False,
@@ -191,11 +160,10 @@ def bench(
 
     Example: crossling bench step attention -o experiments/results/step.json
     """
-    from crossling.bench import bench
     from crossling.bench.bench_results import BenchResults, figure
 
-    rows = bench(names or (), corpora, size)
-    results = BenchResults(out, " ".join(["crossling", *sys.argv[1:]]), __version__) if out else None
+    rows = xl.bench(names or (), corpora, size)
+    results = BenchResults(out, " ".join(["crossling", *sys.argv[1:]]), xl.__version__) if out else None
     table = Table("bench", "ours", "peer", "ratio", "unit", "MFU", "GiB", "beside")
     try:
         for row in rows:

@@ -5,36 +5,27 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
 from rich.console import Console
 
-from crossling.cli.options import Json, Out, Recipe, Set, ShardsFolder, Size
+import crossling as xl
+from crossling.cli.options import Json, Out, Recipe, Set, ShardsFolder, Size, argument, check_model, flag, option
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
-
-if TYPE_CHECKING:
-    from crossling.data.shards import Shards
 
 
 def plan(
     recipe: Recipe,
     shards: ShardsFolder,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write an HTML page with all figures.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write an HTML page with all figures.", "-o", "--out")] = None,
     size: Size = None,
     set_: Set = None,
-    hours: Annotated[
-        float | None, typer.Option(metavar="H", help="Choose the size and steps that fit this budget.")
-    ] = None,
-    gpus: Annotated[int, typer.Option(metavar="N", help="Number of GPUs.", min=1)] = 1,
+    hours: Annotated[float | None, option("H", "Choose the size and steps that fit this budget.")] = None,
+    gpus: Annotated[int, option("N", "Number of GPUs.", min=1)] = 1,
     gpu: Annotated[
         str | None,
-        typer.Option(
-            "--gpu", metavar="GPU", help="v100, a100-40, a100, h100, h200, b200, l40s or 4090. [default: the one here]"
-        ),
+        option("GPU", "v100, a100-40, a100, h100, h200, b200, l40s or 4090. [default: the one here]", "--gpu"),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -45,20 +36,14 @@ def plan(
     The size and steps for a day on two GPUs: crossling plan xlm_e --shards shards --hours 24 --gpus 2 --gpu a100
     """
     from crossling.core.hardware import get_accelerator
-    from crossling.data.shards import Shards
-    from crossling.planning import plan
     from crossling.planning.budget import ComputeBudget
     from crossling.planning.plan_page import budget_table, plan_tables
-    from crossling.recipes import get_recipe
 
-    data = Shards.open(shards)
-    choice = (
-        None
-        if hours is None
-        else ComputeBudget(hours, gpus, get_accelerator(gpu)).choose(recipe, data, size, set_ or [])
-    )
-    planned_recipe = choice.recipe if choice else get_recipe(recipe, size).set(set_ or [])
-    planned = plan(planned_recipe, data, out, gpus=gpus, gpu=gpu)
+    data, choice = xl.Shards.open(shards), None
+    if hours is not None:
+        choice = ComputeBudget(hours, gpus, get_accelerator(gpu)).choose(recipe, data, size, set_ or [])
+    planned_recipe = choice.recipe if choice else xl.recipes.get_recipe(recipe, size).set(set_ or [])
+    planned = xl.plan(planned_recipe, data, out, gpus=gpus, gpu=gpu)
     if json_:
         chosen = {"budget": {**choice.dump(), "command": choice.command(data)}} if choice else {}
         print(json.dumps(planned.dump() | chosen))
@@ -79,25 +64,18 @@ def pretrain(
     size: Size = None,
     set_: Set = None,
     init: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Initialize from a run, an exported folder or a Hugging Face encoder."),
+        str | None, option("MODEL", "Initialize from a run, an exported folder or a Hugging Face encoder.")
     ] = None,
     init_generator: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Initialize the generator. [default: that of --init, or its first layers]"),
+        str | None, option("MODEL", "Initialize the generator. [default: that of --init, or its first layers]")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Data loader processes. [default: by the machine]", min=0)
-    ] = None,
-    probe: Annotated[
-        Path | None, typer.Option(metavar="DATA", help="Measure retrieval per language on this data while training.")
-    ] = None,
+    workers: Annotated[int | None, option("N", "Data loader processes. [default: by the machine]", min=0)] = None,
+    probe: Annotated[Path | None, option("DATA", "Measure retrieval per language on this data while training.")] = None,
     validate: Annotated[
-        Path | None,
-        typer.Option(metavar="SHARDS", help="Measure losses per language on these shards while training."),
+        Path | None, option("SHARDS", "Measure losses per language on these shards while training.")
     ] = None,
     probe_every: Annotated[
-        int | None, typer.Option(metavar="N", help="Steps between two measurements. [default: steps / 10]", min=1)
+        int | None, option("N", "Steps between two measurements. [default: steps / 10]", min=1)
     ] = None,
 ) -> None:
     """Pre-train a model. Resumes from the latest checkpoint in --out.
@@ -109,23 +87,19 @@ def pretrain(
     Adapt XLM-R: crossling pretrain infoxlm --shards shards -o run --init xlm-roberta-base --set sampling.focus=si
     """
     from crossling.core.distributed import is_main_process, process_group
-    from crossling.data.shards import Shards
     from crossling.evaluate import probes
     from crossling.recipes import adapt_recipe, can_resume, get_recipe
-    from crossling.recipes.initial_model import InitialModel
-    from crossling.recipes.pretrain import pretrain
     from crossling.train.run_folder import RunFolder
-    from crossling.vocabulary.vocabulary import Vocabulary
 
     with process_group():
-        data = Shards.open(shards)
-        measures = [probes.make_retrieval_probe(probe, Vocabulary.load(data.vocabulary_path))] if probe else []
+        data = xl.Shards.open(shards)
+        measures = [probes.make_retrieval_probe(probe, xl.Vocabulary.load(data.vocabulary_path))] if probe else []
         if init_generator and not init:
             raise BadInput("--init-generator: no model to add it to. Give --init MODEL too.")
-        start: InitialModel | str | None = None
+        start: xl.InitialModel | str | None = None
         if init:  # a resumed run does not need the model
             known = not init_generator and can_resume(out, recipe, init)
-            start = init if known else InitialModel.load(init, init_generator)
+            start = init if known else xl.InitialModel.load(init, init_generator)
         if isinstance(start, str):
             chosen = get_recipe(str(out / "recipe.json")).set(set_ or [])
         elif start is None:
@@ -143,7 +117,7 @@ def pretrain(
             raise BadInput("--probe-every: nothing to measure. Give --probe DATA or --validate SHARDS too.")
         every = probe_every or max(1, chosen.steps // 10)
         probe_all = probes.combine_probes(measures) if measures else None
-        pretrain(chosen, data, out, probe=probe_all, probe_every=every, workers=workers, init=start)
+        xl.pretrain(chosen, data, out, probe=probe_all, probe_every=every, workers=workers, init=start)
         if not is_main_process():
             return
         if measures:
@@ -152,10 +126,8 @@ def pretrain(
         print(out)
 
 
-def _validation_shards(folder: Path, trained: Shards) -> Shards:
-    from crossling.data.shards import Shards
-
-    shards = Shards.open(folder)
+def _validation_shards(folder: Path, trained: xl.Shards) -> xl.Shards:
+    shards = xl.Shards.open(folder)
     if shards.manifest["vocabulary"] != trained.manifest["vocabulary"]:
         raise BadInput(
             f"--validate {folder}: these shards have another vocabulary than {trained.path}."
@@ -168,46 +140,31 @@ def _validation_shards(folder: Path, trained: Shards) -> Shards:
 
 def finetune(
     model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="Run, exported folder, Hugging Face encoder, or translator to train further."
-        ),
+        str, argument("MODEL", "Run, exported folder, Hugging Face encoder, or translator to train further.")
     ],
     task: Annotated[
-        str,
-        typer.Option(
-            "--task", metavar="TASK", help="xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ... or translation."
-        ),
+        str, option("TASK", "xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ... or translation.", "--task")
     ],
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of benchmark data, or of parallel text.")],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="TUNED", help="Write to this folder.")],
+    data: Annotated[Path, option("FOLDER", "Folder of benchmark data, or of parallel text.")],
+    out: Annotated[Path, option("TUNED", "Write to this folder.", "-o", "--out")],
     setting: Annotated[
-        str,
-        typer.Option(
-            "--setting", metavar="SETTING", help="zero-shot (one language) or translate-train (and its translations)."
-        ),
+        str, option("SETTING", "zero-shot (one language) or translate-train (and its translations).", "--setting")
     ] = "zero-shot",
-    seeds: Annotated[int, typer.Option(metavar="N", help="Train this many models, one per seed.", min=1)] = 1,
+    seeds: Annotated[int, option("N", "Train this many models, one per seed.", min=1)] = 1,
     selection: Annotated[
-        str, typer.Option(metavar="RULE", help="Select checkpoints by english-dev, all-dev, each-dev or last.")
+        str, option("RULE", "Select checkpoints by english-dev, all-dev, each-dev or last.")
     ] = "english-dev",
-    grid: Annotated[
-        str | None, typer.Option(metavar="PAPER", help="Search the grid of xlm-e, infoxlm, veco or xy-lent first.")
-    ] = None,
+    grid: Annotated[str | None, option("PAPER", "Search the grid of xlm-e, infoxlm, veco or xy-lent first.")] = None,
     plug_in: Annotated[
-        bool, typer.Option("--plug-in", help="Read each example with its translation, as VECO's plug-in module.")
+        bool, flag("--plug-in", "Read each example with its translation, as VECO's plug-in module.")
     ] = False,
-    directions: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Translation directions, as en-de,de-en.")
-    ] = None,
+    directions: Annotated[str | None, option("LIST", "Translation directions, as en-de,de-en.")] = None,
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Translation: keep the model's shape, not its weights.")
+        bool, flag("--from-scratch", "Translation: keep the model's shape, not its weights.")
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="lr, epochs, steps, batch, length, warmup, seed, checkpoint_every, ..."
-        ),
+        option("KEY=VALUE", "lr, epochs, steps, batch, length, warmup, seed, checkpoint_every, ...", "--set"),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -217,19 +174,17 @@ def finetune(
 
     Example: crossling finetune run --task translation --directions en-de,de-en --data multi30k -o mt
     """
-    from crossling.core.hub import find_local_folder
     from crossling.tasks.benchmark_files import check_finetuning_task
 
     overrides = dict(_key_and_value(assignment) for assignment in set_ or [])
     check_finetuning_task(task, model, data)  # before the slow import of torch
     if not data.is_dir():
         raise BadInput(f"{data}: no such folder. Give the folder that holds the data.")
-    find_local_folder(model)
+    check_model(model)
     from crossling.core.distributed import is_main_process, process_group
-    from crossling.finetune.finetune import finetune
 
     with process_group():
-        rows = finetune(
+        rows = xl.finetune(
             model,
             task,
             data,
@@ -261,20 +216,12 @@ def _key_and_value(assignment: str) -> tuple[str, str]:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder made by crossling pretrain.")],
+    run: Annotated[Path, argument("RUN", "Folder made by crossling pretrain.")],
     out: Out,
-    standalone: Annotated[
-        bool, typer.Option("--standalone", help="Add the model code, to load without crossling.")
-    ] = False,
-    as_: Annotated[
-        str, typer.Option("--as", metavar="FAMILY", help="crossling, or xlm-roberta for a model of its shape.")
-    ] = "crossling",
-    precision: Annotated[
-        str, typer.Option(metavar="DTYPE", help="Weights in the file: single, half or int8.")
-    ] = "single",
-    layers: Annotated[
-        int | None, typer.Option(metavar="N", help="Keep the encoder up to layer N: no head, no generator.")
-    ] = None,
+    standalone: Annotated[bool, flag("--standalone", "Add the model code, to load without crossling.")] = False,
+    as_: Annotated[str, option("FAMILY", "crossling, or xlm-roberta for a model of its shape.", "--as")] = "crossling",
+    precision: Annotated[str, option("DTYPE", "Weights in the file: single, half or int8.")] = "single",
+    layers: Annotated[int | None, option("N", "Keep the encoder up to layer N: no head, no generator.")] = None,
 ) -> None:
     """Write a run as a Hugging Face folder with a model card. The generator goes to generator/.
 
@@ -282,6 +229,4 @@ def export(
 
     A small file: crossling export run -o exported --precision int8 --layers 6
     """
-    from crossling.export import export
-
-    print(export(run, out, standalone=standalone, family=as_, precision=precision, layers=layers))
+    print(xl.export(run, out, standalone=standalone, family=as_, precision=precision, layers=layers))

@@ -6,17 +6,16 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from crossling.cli.options import Json, Layer, Model, Pooling
+import crossling as xl
+from crossling.cli.options import Json, Layer, Model, Pooling, argument, check_model, flag, option
 from crossling.core.errors import BadInput
 
 
 def align(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Lines of `source ||| target`.")],
+    file: Annotated[Path, argument("FILE", "Lines of `source ||| target`.")],
     model: Model = None,
     layer: Layer = None,
-    method: Annotated[str, typer.Option("--method", metavar="METHOD", help="ot, argmax or itermax.")] = "ot",
+    method: Annotated[str, option("METHOD", "ot, argmax or itermax.", "--method")] = "ot",
     json_: Json = False,
 ) -> None:
     """Print word alignments: one line of Pharaoh `i-j` links for each line of the file.
@@ -25,87 +24,69 @@ def align(
 
     Example: crossling align pairs.txt
     """
-    from crossling.bundled import folder
-    from crossling.core.hub import find_local_folder
     from crossling.inference.word_links import check_methods
 
     check_methods([method])
-    find_local_folder(model or folder())
+    check_model(model)
     _check_files(file)
-    from crossling.inference.align_file import align
-    from crossling.inference.load import load
-
-    for links in align(load(model), file, layer=layer, method=method):
+    for links in xl.align(xl.load(model), file, layer=layer, method=method):
         print(json.dumps(links) if json_ else " ".join(f"{i}-{j}" for i, j in links))
 
 
 def embed(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="One sentence a line, plain or compressed (.gz, .xz, .zst).")
-    ],
-    out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="FILE", help="Write this .npy file: row i is the vector of line i.")
-    ],
+    file: Annotated[Path, argument("FILE", "One sentence a line, plain or compressed (.gz, .xz, .zst).")],
+    out: Annotated[Path, option("FILE", "Write this .npy file: row i is the vector of line i.", "-o", "--out")],
     model: Model = None,
     layer: Layer = None,
     pooling: Pooling = "mean",
-    half: Annotated[bool, typer.Option("--half", help="Write float16.")] = False,
+    half: Annotated[bool, flag("--half", "Write float16.")] = False,
     json_: Json = False,
 ) -> None:
     """Write the sentence vectors of a file of any length. Resumes where it was stopped.
 
     Example: crossling embed sentences.txt -o vectors.npy
     """
-    from crossling.bundled import folder
-    from crossling.core.hub import find_local_folder
     from crossling.inference.pooling import check_pooling
 
     check_pooling(pooling)
-    find_local_folder(model or folder())
+    check_model(model)
     _check_files(file)
-    from crossling.inference.encode_file import encode_file, read_vectors
-    from crossling.inference.load import load
+    from crossling.inference.encode_file import read_vectors
 
-    written = encode_file(load(model), file, out, layer=layer, pooling=pooling, half=half)
+    written = xl.encode_file(xl.load(model), file, out, layer=layer, pooling=pooling, half=half)
     rows, width = read_vectors(written).shape
     print(json.dumps({"out": str(written), "sentences": rows, "width": width}) if json_ else written)
 
 
 def mine(
-    first: Annotated[Path, typer.Argument(metavar="A", help="One sentence a line, plain or compressed.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Sentences in the other language.")],
+    first: Annotated[Path, argument("A", "One sentence a line, plain or compressed.")],
+    second: Annotated[Path, argument("B", "Sentences in the other language.")],
     model: Model = None,
     layer: Layer = None,
     pooling: Pooling = "mean",
-    margin: Annotated[str, typer.Option("--margin", metavar="MARGIN", help="ratio, distance or absolute.")] = "ratio",
-    neighbours: Annotated[int, typer.Option("--k", metavar="K", help="Neighbours in the margin.", min=1)] = 4,
-    threshold: Annotated[float, typer.Option(metavar="SCORE", help="Print pairs above this score.")] = 0.0,
+    margin: Annotated[str, option("MARGIN", "ratio, distance or absolute.", "--margin")] = "ratio",
+    neighbours: Annotated[int, option("K", "Neighbours in the margin.", "--k", min=1)] = 4,
+    threshold: Annotated[float, option("SCORE", "Print pairs above this score.")] = 0.0,
     vectors: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Vectors of crossling embed in place of a model: once for A, once for B."),
+        list[Path] | None, option("FILE", "Vectors of crossling embed in place of a model: once for A, once for B.")
     ] = None,
-    faiss: Annotated[bool, typer.Option("--faiss", help="Search clusters with faiss: faster, approximate.")] = False,
+    faiss: Annotated[bool, flag("--faiss", "Search clusters with faiss: faster, approximate.")] = False,
     json_: Json = False,
 ) -> None:
     """Find translations in two files: score, source and target by tabs, best first, each sentence at most once.
 
     Example: crossling mine german.txt english.txt --threshold 1.05
     """
-    from crossling.bundled import folder
-    from crossling.core.hub import find_local_folder
     from crossling.inference.pooling import check_pooling
 
     if vectors and len(vectors) != 2:
         raise BadInput(f"--vectors: expected it twice, for A and for B, found it {len(vectors)} times.")
     check_pooling(pooling)
     if not vectors:
-        find_local_folder(model or folder())
+        check_model(model)
     _check_files(first, second, *(vectors or ()))
-    from crossling.inference.load import load
-    from crossling.inference.mining import mine
-
-    pairs = mine(
-        None if vectors else load(model),
+    pairs = xl.mine(
+        None if vectors else xl.load(model),
         first,
         second,
         layer=layer,
@@ -124,30 +105,23 @@ def mine(
 
 
 def translate(
-    mt: Annotated[Path, typer.Argument(metavar="MT", help="Translator made by crossling finetune.")],
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="One sentence a line, plain or compressed; - for standard input.")
-    ],
-    to: Annotated[
-        str | None, typer.Option(metavar="LANG", help="Target language, if the translator has several.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file. Resumable.")
-    ] = None,
-    beam: Annotated[int, typer.Option(metavar="N", help="Beam size; 1 is greedy search.", min=1)] = 5,
-    length_penalty: Annotated[float, typer.Option(metavar="X", help="Above 0 favours longer translations.")] = 1.0,
+    mt: Annotated[Path, argument("MT", "Translator made by crossling finetune.")],
+    file: Annotated[Path, argument("FILE", "One sentence a line, plain or compressed; - for standard input.")],
+    to: Annotated[str | None, option("LANG", "Target language, if the translator has several.")] = None,
+    out: Annotated[Path | None, option("FILE", "Write to this file. Resumable.", "-o", "--out")] = None,
+    beam: Annotated[int, option("N", "Beam size; 1 is greedy search.", min=1)] = 5,
+    length_penalty: Annotated[float, option("X", "Above 0 favours longer translations.")] = 1.0,
     json_: Json = False,
 ) -> None:
     """Translate a file line by line to standard output, or to a file.
 
     Example: crossling translate mt sentences.de --to en -o sentences.en
     """
-    from crossling.finetune.translation.translate import read_source_lines, stream, translate
-    from crossling.finetune.translation.translator import Translator
+    from crossling.finetune.translation.translate import read_source_lines, stream
 
-    translator = Translator.load(mt)
+    translator = xl.Translator.load(mt)
     if out is not None:
-        written = translate(translator, file, to=to, out=out, beam=beam, length_penalty=length_penalty)
+        written = xl.translate(translator, file, to=to, out=out, beam=beam, length_penalty=length_penalty)
         print(json.dumps({"out": str(written)}) if json_ else written)
         return
     for source, line in stream(translator, read_source_lines(file), to, beam=beam, length_penalty=length_penalty):

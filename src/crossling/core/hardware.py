@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -79,3 +82,12 @@ def cpu_name() -> str:
     lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines() if CPUINFO.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.machine()} ({os.cpu_count()} cores)"
+
+
+def library_versions(libraries: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the libraries that are installed, and of torch with its build."""
+    installed = {}
+    for library in libraries:
+        with suppress(metadata.PackageNotFoundError):  # or a checkout that is not installed
+            installed[library] = metadata.version(library)
+    return installed | {"torch": torch.__version__}

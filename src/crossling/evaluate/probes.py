@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 from rich.table import Table
 
 from crossling.data.batches import Batches, StepWork
@@ -32,8 +33,14 @@ SEED = 2**32  # larger than any seed of a recipe, so that the examples and masks
 Probe = Callable[[Network], dict[str, float]]
 
 
-def make_retrieval_probe(data: Path, vocabulary: Vocabulary, sentences: int = SENTENCES) -> Probe:
-    """Return a probe of the retrieval accuracy at the universal layer, averaged over both directions.
+def make_retrieval_probe(
+    data: Path,
+    vocabulary: Vocabulary,
+    sentences: int = SENTENCES,
+    languages: Sequence[str] | None = None,
+    best_layer: bool = False,
+) -> Probe:
+    """Return a probe of the retrieval accuracy, averaged over both directions.
 
     Metrics: `retrieval/sw` for a pair with English, `retrieval/qaa-qac` for others, and `retrieval`, their mean.
 
@@ -41,16 +48,17 @@ def make_retrieval_probe(data: Path, vocabulary: Vocabulary, sentences: int = SE
         data: Folder that contains tatoeba/v1.
         vocabulary: Vocabulary of the network.
         sentences: Largest number of sentences per pair.
+        languages: Languages of Tatoeba. All if None.
+        best_layer: Use the layer with the highest mean, not the universal layer.
     """
     pairs = [
         RetrievalPair(*(RetrievalSide(side.language, side.sentences[:sentences]) for side in pair.sides))
-        for pair in read_tatoeba(data)
+        for pair in read_tatoeba(data, languages)
     ]
     distinct = dict.fromkeys(sentence for pair in pairs for side in pair.sides for sentence in side.sentences)
     row_of = {sentence: row for row, sentence in enumerate(distinct)}
 
-    def probe(net: Network) -> dict[str, float]:
-        vectors_ND = make_encoder(net, vocabulary, "the model in training").encode(list(distinct))
+    def accuracies_of(vectors_ND: np.ndarray) -> dict[str, float]:
         accuracies = {}
         for pair in pairs:
             first, second = pair.sides
@@ -60,7 +68,13 @@ def make_retrieval_probe(data: Path, vocabulary: Vocabulary, sentences: int = SE
             name = "-".join(side.language for side in (first, second) if side.language != "en")
             directions = (first_ND, second_ND, second.sentences), (second_ND, first_ND, first.sentences)
             accuracies[f"retrieval/{name}"] = fmean(retrieval_accuracy(*direction) for direction in directions)
-        return {"retrieval": fmean(accuracies.values()), **accuracies}
+        return accuracies
+
+    def probe(net: Network) -> dict[str, float]:
+        encoder = make_encoder(net, vocabulary, "the model in training")
+        layers = encoder.encode_layers(list(distinct)) if best_layer else [encoder.encode(list(distinct))]
+        best = max(map(accuracies_of, layers), key=lambda accuracies: fmean(accuracies.values()))
+        return {"retrieval": fmean(best.values()), **best}
 
     return probe
 

@@ -77,12 +77,6 @@ def _make_standalone(text: str) -> str:
     return _REGISTER.sub("", _IMPORT.sub(r"from .\1 import", text)).rstrip() + "\n"
 
 
-def write_sources(folder: Path) -> None:
-    """Write the model code to a folder."""
-    for name, text in collect_sources().items():
-        (folder / name).write_text(text, encoding="utf-8")
-
-
 EXPORT_INFO = "export.json"
 FAMILIES = ("crossling", "xlm-roberta")
 PRECISIONS = ("single", "half", "int8")
@@ -208,8 +202,8 @@ def build_models(
     build: Callable[..., PreTrainedModel] = to_huggingface if family == "xlm-roberta" else _with_head
     if truncated is not None:
         return {".": build(_first_layers(encoder, truncated))}
-    heads = [name for name in HEAD_CLASSES if name in parts]
-    models = {".": build(encoder, **{name: parts[name] for name in heads[:1]})}
+    head = [name for name in HEAD_CLASSES if name in parts][:1]
+    models = {".": build(encoder, **{name: parts[name] for name in head})}
     if "generator" in parts:
         models["generator"] = build(parts["generator"], lm_head=parts["generator_head"])
     return models
@@ -247,7 +241,8 @@ def _write_model(folder: Path, model: PreTrainedModel, standalone: bool, precisi
     folder.mkdir(exist_ok=True)
     if standalone:
         model.config.auto_map = dict(AUTO_MAP)
-        write_sources(folder)
+        for name, text in collect_sources().items():
+            (folder / name).write_text(text, encoding="utf-8")
     with quiet_transformers():
         (model.half() if precision == "half" else model).save_pretrained(folder)
     weights = folder / SAFE_WEIGHTS_NAME

@@ -54,10 +54,10 @@ class RunSummary:
 
 def summarize_run(run: Path) -> RunSummary:
     """Describe a run at its latest complete checkpoint."""
-    recipe = Recipe.load(run / "recipe.json")
+    files = run / "recipe.json", checkpoint.latest_valid_checkpoint(run) / checkpoint.STATE
+    recipe = Recipe.load(files[0])
     size, differences = nearest_recipe(recipe)
-    stored = _read_json(run / "recipe.json")
-    state = _read_json(checkpoint.latest_valid_checkpoint(run) / checkpoint.STATE)
+    stored, state = (json.loads(file.read_text(encoding="utf-8")) for file in files)
     data, init = stored.get("data") or {}, stored.get("init") or {}
     source = init.get("model")
     return RunSummary(
@@ -114,16 +114,6 @@ def _read_scores(run: Path) -> list[BestScore]:
         BestScore(best.task, best.protocol, best.metric, best.split, best.best_layer, best.best)
         for best in scores.summarize_layers([*rows, *group_by_paper_list(rows)])
     ]
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{file}: cannot be read ({error}). Restore the file.") from None
-    if not isinstance(stored, dict):
-        raise BadInput(f"{file}: expected a JSON object. Restore the file.")
-    return stored
 
 
 def render_model_card(

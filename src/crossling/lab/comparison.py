@@ -130,7 +130,7 @@ def _run_results(run: LabRun) -> dict[str, Any]:
         "versions": run.versions,
         "evaluation_seconds": seconds,
         "scores": {task: _scores(task, metrics, rows) for task, metrics in run.plan.tasks.items() if task in seconds},
-        "curve": [point.dump() for point in curve.read_curve(run.folder / "metrics.jsonl")],
+        "curve": [asdict(point) for point in curve.read_curve(run.folder / "metrics.jsonl")],
     }
 
 
@@ -161,11 +161,9 @@ def _protocol_rank(score: TaskScore) -> tuple[bool, int]:
 
 
 def _by_layer(score: TaskScore, rows: Sequence[ScoreRow]) -> dict[int, float] | None:
-    measure = score.measure
-    for summary in scores.summarize_layers(rows):
-        if (summary.metric, summary.protocol, summary.split) == (measure.metric, measure.protocol, measure.split):
-            return summary.by_layer
-    return None
+    wanted = score.measure.metric, score.measure.protocol, score.measure.split
+    found = {(each.metric, each.protocol, each.split): each.by_layer for each in scores.summarize_layers(rows)}
+    return found.get(wanted)
 
 
 def _check_claim(plan: LabPlan, claim: PaperClaim, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -338,9 +336,9 @@ def _curve_plots(curves: Mapping[str, Curve]) -> list[LinePlot]:
     """Retrieval accuracy by FLOPs and by steps."""
     power = math.floor(math.log10(max(curve[-1].flops for curve in curves.values()))) - 1
     plots = []
-    for x_label, axis, unit in ((f"10^{power} FLOPs", "flops", 10.0**power), ("steps", "step", 1.0)):
+    for x_label, axis, scale in ((f"10^{power} FLOPs", "flops", 10.0**power), ("steps", "step", 1.0)):
         series = [
-            Series(run, number, [(getattr(point, axis) / unit, point.value) for point in curve])
+            Series(run, number, [(getattr(point, axis) / scale, point.value) for point in curve])
             for number, (run, curve) in enumerate(curves.items())
         ]
         plots.append(LinePlot(f"Retrieval by {x_label}", x_label, "accuracy, %", series, from_zero=True))

@@ -231,13 +231,13 @@ def _check_claim(plan: LabPlan, claim: PaperClaim, where: str) -> None:
 
 def _check_differences(claim: PaperClaim, differences: Sequence[str], where: str) -> None:
     """Check that the runs of a claim differ in the settings that it names, and in no others."""
-    named = claim.differs or ()
     runs = f"{claim.better} and {claim.worse}"
-    unnamed = [key for key in differences if not any(key == name or key.startswith(f"{name}.") for name in named)]
+    covered = {name: [key for key in differences if f"{key}.".startswith(f"{name}.")] for name in claim.differs or ()}
+    unnamed = [key for key in differences if not any(key in keys for keys in covered.values())]
     if unnamed:
         raise BadInput(f"{where}: {runs} also differ in {', '.join(unnamed)}. Set it alike, or name it in 'differs'.")
-    for name in named:
-        if not any(key == name or key.startswith(f"{name}.") for key in differences):
+    for name, keys in covered.items():
+        if not keys:
             raise BadInput(f"{where}: 'differs': {runs} do not differ in {name!r}{suggestion(name, differences)}")
 
 

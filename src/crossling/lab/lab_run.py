@@ -9,22 +9,25 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
-from crossling.data.batches import Batches
+from crossling.core.hardware import library_versions
 from crossling.data.shards import Shards
 from crossling.evaluate.evaluate import evaluate
+from crossling.evaluate.probes import Probe, make_retrieval_probe
 from crossling.finetune.finetune import finetune
 from crossling.inference.load import load
-from crossling.lab import learning_curve as curve
 from crossling.lab.lab_plan import RETRIEVAL, LabPlan, RunPlan, prefix_errors
-from crossling.recipes.network import ObjectiveLoad, build_meta_network, flops_per_token, total_tokens
+from crossling.recipes.network import (
+    build_meta_network,
+    flops_per_token,
+    make_batches,
+    objective_loads,
+    total_tokens,
+)
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
 from crossling.train.checkpoint import list_checkpoints
@@ -118,7 +121,7 @@ class LabRun:
             check_time()
             interval = self._probe_interval(self.recipe.steps)
             pretrain(self.recipe, self.shards, self.folder, probe=self._probe(), probe_every=interval)
-        write_json(self.folder / VERSIONS, {"python": platform.python_version(), **_library_versions()})
+        write_json(self.folder / VERSIONS, {"python": platform.python_version(), **library_versions(LIBRARIES)})
         for task in self.remaining_tasks:
             check_time()
             self._record(task, 0.0, done=False)
@@ -155,13 +158,14 @@ class LabRun:
 
     def _check_recipe(self) -> None:
         self.recipe.check()
-        objective_loads(self.recipe, self.shards)
+        objective_loads(make_batches(self.recipe, self.shards))
 
-    def _probe(self) -> curve.Probe | None:
+    def _probe(self) -> Probe | None:
+        """Return a probe at the best layer. It differs between recipes: a fixed layer would favour some of them."""
         if RETRIEVAL not in self.plan.measure:
             return None
-        vocabulary = Vocabulary.load(self.shards.vocabulary_path)
-        return curve.retrieval_probe(self.data, vocabulary, self.plan.measure[RETRIEVAL] or None, self.plan.sentences)
+        vocabulary, languages = Vocabulary.load(self.shards.vocabulary_path), self.plan.measure[RETRIEVAL] or None
+        return make_retrieval_probe(self.data, vocabulary, self.plan.sentences, languages, best_layer=True)
 
     def _probe_interval(self, steps: int) -> int:
         return max(1, steps // self.plan.evaluations)
@@ -169,39 +173,13 @@ class LabRun:
 
 def steps_within(flops: float, recipe: Recipe, shards: Shards) -> int:
     """Return the number of steps that a budget of FLOPs allows (forward and backward, everything counted)."""
-    loads = objective_loads(recipe, shards)
+    loads = objective_loads(make_batches(recipe, shards))
     many_steps = recipe.replace(steps=1000)  # average over steps, since text and pairs may alternate
     token_flops = flops_per_token(recipe, build_meta_network(recipe, shards.vocabulary_size), loads)["full"]
     step_flops = token_flops * total_tokens(many_steps, loads) / many_steps.steps
     if flops < step_flops:
         raise BadInput(f"'flops' {flops:.3g}: one step of {recipe.name} takes {step_flops:.3g}. Give more.")
     return round(flops / step_flops)
-
-
-def objective_loads(recipe: Recipe, shards: Shards) -> dict[str, ObjectiveLoad]:
-    """Return the batch of each objective in a step. Raises BadInput if the shards do not suffice."""
-    batches = Batches(
-        shards,
-        recipe.objectives,
-        recipe.sampling,
-        seed=recipe.seed,
-        micro_tokens=recipe.micro_tokens,
-        alternate=recipe.alternate,
-    )
-    return {
-        name: ObjectiveLoad(batches.samplers[name].examples_per_step, length)
-        for name, length in batches.mean_lengths.items()
-    }
-
-
-def _library_versions() -> dict[str, str]:
-    versions = {}
-    for library in LIBRARIES:
-        try:
-            versions[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:  # a checkout that is not installed
-            continue
-    return versions | {"torch": torch.__version__}
 
 
 def _format_settings(settings: Mapping[str, str]) -> str:

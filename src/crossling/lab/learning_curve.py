@@ -4,25 +4,18 @@ A curve can be read at equal steps and at equal FLOPs, whichever of them the bud
 learning rate of a run has not decayed yet. So a curve that is cut off there is slightly below what a run with that
 budget would reach.
 """
-# K layers with the embeddings, N sentences, D width
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-
-from crossling.evaluate.retrieval import read_tatoeba, retrieval_accuracy
-from crossling.inference.load import make_encoder
-from crossling.objectives import Network
-from crossling.train.trainer import Probe
-from crossling.vocabulary.vocabulary import Vocabulary
 
 Axis = Literal["step", "flops"]
 VALUE = "probe/retrieval"  # the mean; `probe/retrieval/LANGUAGE` for each language
@@ -39,47 +32,8 @@ class CurvePoint:
     value: float  # percent, mean over languages at the best layer
     languages: dict[str, float]
 
-    def dump(self) -> dict[str, Any]:
-        """Return a JSON object."""
-        return asdict(self)
-
 
 Curve = Sequence[CurvePoint]
-
-
-def retrieval_probe(data: Path, vocabulary: Vocabulary, languages: Sequence[str] | None, sentences: int) -> Probe:
-    """Return a probe of retrieval accuracy in both directions, at the layer with the highest mean.
-
-    The best layer differs between recipes, so a fixed layer would favour some of them.
-
-    Args:
-        data: Folder of benchmark data.
-        vocabulary: Vocabulary of the model in training.
-        languages: Languages of Tatoeba. All if None.
-        sentences: Maximum number of sentences per language.
-    """
-    bitexts = [
-        [(side.language, side.sentences[:sentences]) for side in bitext.sides]
-        for bitext in read_tatoeba(data, languages)
-    ]
-    distinct = dict.fromkeys(sentence for bitext in bitexts for _, side in bitext for sentence in side)
-    row_of = {sentence: row for row, sentence in enumerate(distinct)}
-
-    def probe(net: Network) -> dict[str, float]:
-        pooled_KND = make_encoder(net, vocabulary, "the model in training").encode_layers(list(distinct))
-        by_layer: list[dict[str, float]] = []
-        for vectors_ND in pooled_KND:
-            accuracies = {}
-            for (one, first), (other, second) in bitexts:
-                first_ND, second_ND = (vectors_ND[[row_of[sentence] for sentence in side]] for side in (first, second))
-                directions = (first_ND, second_ND, second), (second_ND, first_ND, first)
-                name = "-".join(language for language in (one, other) if language != "en")
-                accuracies[f"retrieval/{name}"] = fmean(retrieval_accuracy(*direction) for direction in directions)
-            by_layer.append(accuracies)
-        best = max(by_layer, key=lambda accuracies: fmean(accuracies.values()))
-        return {"retrieval": fmean(best.values()), **best}
-
-    return probe
 
 
 def read_curve(metrics: Path) -> list[CurvePoint]:

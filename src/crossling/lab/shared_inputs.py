@@ -26,16 +26,8 @@ from crossling.vocabulary.build_vocabulary import ALLOCATIONS, vocab
 
 PLAN, RUNS = "plan.json", "runs"
 GENERATED = ("languages", "vocab-*", "shards-*")  # folders of a lab with synthetic languages
-SHARED_KEYS = (
-    "size",
-    "steps",
-    "flops",
-    "set",
-    "evaluations",
-    "sentences",
-    "measure",
-    "synthetic",
-)  # alike for all runs
+# Keys of a plan that are alike for all runs.
+SHARED_KEYS = ("size", "steps", "flops", "set", "evaluations", "sentences", "measure", "synthetic")
 
 FileSizes = dict[str, dict[str, int]]  # task -> file -> bytes
 

@@ -24,7 +24,7 @@ from crossling.data.shards import Shards
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
 from crossling.planning.estimate import RunEstimate, estimate_memory, estimate_run, fit_to_memory
-from crossling.planning.sampling_preview import SamplingPreview, objective_loads, preview_pairs, preview_text
+from crossling.planning.sampling_preview import SamplingPreview, preview_loads, preview_pairs, preview_text
 from crossling.recipes import get_recipe, has_size
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_layer_parameters, total_tokens
 from crossling.recipes.recipe import OWN_SIZES, Recipe
@@ -233,7 +233,7 @@ class _Data:
 
     def loads(self, recipe: Recipe) -> dict[str, ObjectiveLoad]:
         """Return the load of each objective."""
-        return objective_loads(recipe, self.shards, self.text, self.pairs)
+        return preview_loads(recipe, self.shards, self.text, self.pairs)
 
     def steps_for_epochs(self, recipe: Recipe, loads: Mapping[str, ObjectiveLoad]) -> int:
         """Return the steps after which text or pairs were read MAX_EPOCHS times."""

@@ -15,7 +15,7 @@ from crossling.planning.plan_page import write_page
 from crossling.planning.sampling_preview import (
     SamplingPreview,
     format_key,
-    objective_loads,
+    preview_loads,
     preview_rules,
     preview_text,
 )
@@ -112,10 +112,10 @@ def plan(
     is_relaxed = f"{rule} relaxed" in rules
     pairs = rules.get(f"{rule} relaxed" if is_relaxed else rule)
     assert not isinstance(pairs, str)  # every relaxed rule is feasible
-    loads = objective_loads(recipe, shards, text, pairs)
+    loads = preview_loads(recipe, shards, text, pairs)
     net = build_meta_network(recipe, size)
     published = published_sizes(
-        recipe, lambda other: objective_loads(other, shards, text, pairs), size, accelerator, gpus=gpus
+        recipe, lambda other: preview_loads(other, shards, text, pairs), size, accelerator, gpus=gpus
     )
     planned = PretrainingPlan(
         recipe,

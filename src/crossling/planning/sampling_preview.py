@@ -123,7 +123,7 @@ def preview_rules(recipe: Recipe, shards: Shards) -> dict[str, SamplingPreview[P
     return previews
 
 
-def objective_loads(
+def preview_loads(
     recipe: Recipe, shards: Shards, text: SamplingPreview[str] | None, pairs: SamplingPreview[Pair] | None
 ) -> dict[str, ObjectiveLoad]:
     """Return the load of each objective, with sampling probabilities computed for another recipe."""
