@@ -177,7 +177,7 @@ def test_bitext_of_small_languages_is_removed_and_their_text_kept(tmp_path: Path
     corpora = Corpora(tmp_path / "out")
     assert [text.language for text in corpora.text] == ["sw"]
     assert [pairs.languages for pairs in corpora.pairs] == [("en", "fr")]
-    assert [list(multi.files) for multi in corpora.multi] == [["en", "fr"]]
+    assert [list(multi.sources) for multi in corpora.multi] == [["en", "fr"]]
 
 
 # ---- properties ---------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_cleaned_corpora_match_the_report_and_are_clean(
             assert set(written) <= {(a.strip().lstrip("\ufeff"), b) for a, b in pairs} | set(pairs)
         for many in once.multi:
             assert many.count_rows() == len(multi)
-            for language in many.files:
+            for language in many.sources:
                 assert sum(map(bool, many.lines(language))) == kept[f"multi/set/{language}"]
         # Cleaning again changes nothing.
         again = run_clean(once, folder / "twice", rules)

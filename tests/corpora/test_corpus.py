@@ -317,7 +317,7 @@ def collections_of_pairs(real: Corpora) -> dict[str, list[ParallelCorpus]]:
 class TestRealText:
     def test_all_listed_corpora_are_found(self, real: Corpora) -> None:
         assert {text.language for text in real.text} == set(table("Monolingual text"))
-        found = {multi.name: f"{len(multi.files)}: {' '.join(sorted(multi.files))}" for multi in real.multi}
+        found = {multi.name: f"{len(multi.sources)}: {' '.join(sorted(multi.sources))}" for multi in real.multi}
         for name, corpora in collections_of_pairs(real).items():
             languages = sorted({language for pairs in corpora for language in pairs.languages})
             found[name] = f"{len(languages)}: {' '.join(languages)}"

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from crossling.core.errors import BadInput, Interrupted
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, ParallelCorpus
 from crossling.corpora.hub_datasets import DatasetReference
+from crossling.corpora.text_files import TextFile
 
 from .sample_files import allowed, jsonl, parquet, put
 
@@ -95,7 +96,6 @@ def test_a_reference_to_text_instead_of_a_folder(dataset: Path) -> None:
     assert (corpora.path, corpora.languages, corpora.pairs, corpora.multi) == (reference, ("sw",), (), ())
     [text] = corpora.text
     assert text == MonolingualCorpus("sw", (DatasetReference.parse(reference),))
-    assert text.files == ()
     assert list(text.documents()) == [["moja", "mbili"], ["tatu"]]
     assert list(corpora.lines("sw")) == ["moja", "mbili", "tatu"]
 
@@ -132,7 +132,7 @@ def test_references_in_files(dataset: Path) -> None:
     [text], [pairs] = corpora.text, corpora.pairs
     assert list(text.documents()) == [["moja", "mbili"], ["tatu"], ["nne"]]
     assert [source.name for source in text.sources] == ["sw.hf", "swh.txt"]
-    assert text.files == (root / "text/swh.txt",)
+    assert text.sources[1] == TextFile(root / "text/swh.txt")
     assert pairs == ParallelCorpus("name", ("en", "fr"), pairs.sources)
     assert list(pairs.rows()) == [("one", "un")]
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from crossling.core.errors import BadInput
-from crossling.sampling import (
-    Pair,
+from crossling.sampling import Pair, xy_lent
+from crossling.sampling.marginals import (
+    build_problem,
     closest_feasible_marginals,
+    feasible_pairs,
     find_infeasible_set,
     language_marginals,
-    xy_lent,
 )
-from crossling.sampling.marginals import build_problem, feasible_pairs
 
 from .graphs import STAR, TEMPERATURES, WORKED, counts, incidence, neighbours, surplus
 

@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import null_space
 
-from crossling.sampling import (
-    Pair,
-    closest_feasible_marginals,
-    language_marginals,
-    m2m,
-    temperature_sampling,
-    xy_lent,
-)
+from crossling.sampling import Pair, m2m, temperature_sampling, xy_lent
+from crossling.sampling.marginals import closest_feasible_marginals, language_marginals
 from crossling.sampling.pair_rules import fit_marginals
 
 from .graphs import STAR, TEMPERATURES, WORKED, counts, full_counts, incidence, marginals_of, matrix

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from crossling.core import settings
 from crossling.core.errors import BadInput
-from crossling.sampling import RULES, Pair, Rule, Sampling, m2m, temperature_sampling, xy_lent
+from crossling.sampling import RULES, Pair, Sampling, m2m, temperature_sampling, xy_lent
+from crossling.sampling.sampling_settings import Rule
 
 from .graphs import STAR, WORKED, counts
 

@@ -117,7 +117,7 @@ def audit(run: str | os.PathLike[str], shards: Shards | None = None) -> list[Ran
     statistics: dict[str, RowStatistics] = {}
     if shards:
         vocabulary = Vocabulary.load(shards.vocabulary_path)
-        statistics = {name: row_statistics(bitexts[name], vocabulary) for name in track("audit", [*losses], str)}
+        statistics = {name: row_statistics(bitexts[name], vocabulary) for name in track("audit", [*losses])}
     center, deviation = _robust_deviation([*losses.values()])
     initial = rows[0]["probabilities"]
     ranked = [
@@ -175,8 +175,7 @@ def _hash_rows(bitext: TokenizedBitext) -> np.ndarray:
     hashes = []
     for start in range(0, len(bitext.sides[0]), ROWS_PER_CHUNK):
         end = min(start + ROWS_PER_CHUNK, len(bitext.sides[0]))
-        source, target = bitext.sides
-        is_pair = source.presence(start, end) & target.presence(start, end)
+        is_pair = bitext.presence(start, end)
         hashes.append(np.stack([_hash_side(side, start, end)[is_pair] for side in bitext.sides]))
     return np.concatenate(hashes, 1)
 

@@ -20,10 +20,6 @@ from crossling.cleaning.rules import BIT, BLANK, Reason, Rules, TextRow, find_le
 from crossling.cleaning.scan import CorpusPart, cleaning_key, open_array, stored_entry
 from crossling.core.resumable import is_finished, write_finished_folder
 
-ONE_ROW_REASONS = (
-    *(Reason.TOO_SHORT, Reason.TOO_LONG, Reason.WRONG_LANGUAGE, Reason.COPY, Reason.NEAR_COPY),
-    *(Reason.IN_BENCHMARK, Reason.NEAR_BENCHMARK),
-)
 EXAMPLES = 2  # for each reason
 EXAMPLE_CHARACTERS = 200
 
@@ -74,14 +70,13 @@ class _Group:
         """Rows of a part."""
         return slice(int(self.starts[number]), int(self.starts[number + 1]))
 
-    def locate(self, row: int) -> tuple[int, int]:
-        """Return the number of the part and the row in it."""
-        number = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return number, row - int(self.starts[number])
+    def part_numbers(self, rows: np.ndarray | int) -> np.ndarray:
+        """Number of the part of each row."""
+        return np.asarray(np.searchsorted(self.starts, rows, side="right") - 1)
 
     def apply(self, rules: Rules) -> None:
         """Apply all rules in their order."""
-        for reason in ONE_ROW_REASONS:
+        for reason in Reason:  # flags are set for those that need one row alone
             self._mark(reason, np.flatnonzero(self.mask & ((self.flags & BIT[reason]) != 0)))
         hashes, signatures = ([open_array(scan, name) for scan in self.scans] for name in ("hashes", "signatures"))
         if rules.duplicates and len(hashes[0]):
@@ -101,7 +96,7 @@ class _Group:
                 self._mark(Reason.LENGTH_RATIO, np.flatnonzero(is_outlier) + rows.start)
 
     def _mark_duplicates(self, rows: np.ndarray, origins: np.ndarray) -> None:
-        part, origin = (np.searchsorted(self.starts, positions, side="right") - 1 for positions in (rows, origins))
+        part, origin = self.part_numbers(rows), self.part_numbers(origins)
         is_other = part != origin
         self._mark(Reason.DUPLICATE, rows[~is_other], origins[~is_other])
         self._mark(Reason.IN_OTHER_CORPUS, rows[is_other], origins[is_other])
@@ -135,8 +130,8 @@ def _find_examples(
             example: dict[str, Any] = {"row": row + 1, "text": sides}
             origin = group.origins.get(row + int(group.starts[number]))
             if reason in (Reason.DUPLICATE, Reason.IN_OTHER_CORPUS, Reason.NEAR_DUPLICATE) and origin is not None:
-                other, first_row = group.locate(origin)
-                example |= {"first in": parts[other].name, "first row": first_row + 1}
+                other = int(group.part_numbers(origin))
+                example |= {"first in": parts[other].name, "first row": origin - int(group.starts[other]) + 1}
             if reason in (Reason.IN_BENCHMARK, Reason.NEAR_BENCHMARK) and index:
                 sentence = int(hits[np.searchsorted(hits[:, 0], row), 1])
                 example["benchmark"] = index.text(sentence)[:EXAMPLE_CHARACTERS]

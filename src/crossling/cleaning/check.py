@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -18,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from crossling.cleaning.rules import ALL_RULES, MIN_PAIRS
-from crossling.cleaning.survey import CorpusSurvey, run_stages, sum_by_language
+from crossling.cleaning.survey import CorpusSurvey, require_report, run_stages, sum_by_language
 from crossling.core.errors import BadInput
-from crossling.core.files import write_json
+from crossling.core.files import read_json, write_json
 from crossling.core.jobs import Share
 from crossling.core.resumable import PARTS_FOLDER
 from crossling.corpora.corpus import Corpora
@@ -66,14 +65,15 @@ def check(
     if out.exists() and not out.is_dir():
         raise BadInput(f"{out}: expected a folder, found a file. Give a folder for the report.")
     missing = {rule: package for rule, package in REQUIRED_PACKAGES.items() if find_spec(package) is None}
-    benchmarks = Path(against) if against is not None else None
-    has = {rule: rule not in missing for rule in REQUIRED_PACKAGES}
-    rules = replace(ALL_RULES, against=benchmarks, language=has["language"], near_duplicates=has["near_duplicates"])
+    changes: dict[str, Any] = dict.fromkeys(missing, False)
+    rules = replace(ALL_RULES, against=Path(against) if against is not None else None, **changes)
     survey = CorpusSurvey(corpora, rules, False, out)
     file = out / REPORT
     if file.is_file():
-        report = _read_report(file)
-        if report["key"] == survey.key(survey.current_sources()):
+        with require_report(file, "crossling check"):
+            report: dict[str, Any] = read_json(file)
+            key, _ = report["key"], report["rules"]
+        if key == survey.key(survey.current_sources()):
             return report
     if not run_stages(survey.stages(), workers, share):
         return None
@@ -83,15 +83,6 @@ def check(
     write_json(file, report)
     if share is None:
         shutil.rmtree(out / PARTS_FOLDER)
-    return report
-
-
-def _read_report(file: Path) -> dict[str, Any]:
-    try:
-        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        report["key"], report["rules"]
-    except (ValueError, TypeError, KeyError):
-        raise BadInput(f"{file}: not a report of crossling check. Give a new or an empty folder.") from None
     return report
 
 
@@ -152,17 +143,14 @@ def summary_tables(report: dict[str, Any]) -> Iterator[RenderableType]:
 def _corpora_table(rows: Sequence[dict[str, Any]], kept_title: str) -> Table:
     """Table with all languages of a multi-way corpus in one row."""
     table = Table("corpus", "rows read", kept_title, "reasons", title="Corpora")
-    sums: dict[str, tuple[int, int, Counter[str]]] = {}
+    sums: dict[str, tuple[Counter[str], Counter[str]]] = {}  # rows, and reasons
+    total: tuple[Counter[str], Counter[str]] = Counter(), Counter()
     for row in rows:
-        read, kept, reasons = sums.get(_collection(row), (0, 0, Counter()))
-        sums[_collection(row)] = read + row["read"], kept + row["kept"], reasons + Counter(row["reasons"])
-    sums["all"] = (
-        sum(read for read, _, _ in sums.values()),
-        sum(kept for _, kept, _ in sums.values()),
-        sum((reasons for _, _, reasons in sums.values()), Counter()),
-    )
-    for name, (read, kept, reasons) in sums.items():
-        table.add_row(name, f"{read:,}", f"{kept:,}", _format_counts(dict(reasons.most_common())))
+        for counts, reasons in (sums.setdefault(_collection(row), (Counter(), Counter())), total):
+            counts.update(read=row["read"], kept=row["kept"])
+            reasons.update(row["reasons"])
+    for name, (counts, reasons) in {**sums, "all": total}.items():
+        table.add_row(name, f"{counts['read']:,}", f"{counts['kept']:,}", _format_counts(dict(reasons.most_common())))
     return table
 
 
@@ -184,9 +172,8 @@ def _largest_findings(rows: Sequence[dict[str, Any]]) -> Iterator[RenderableType
 
 
 def _benchmarks_table(rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table(
-        "benchmark", "language", "sentences", "found", "nearly", "in", title="Benchmark sentences in the text"
-    )
+    columns = ("benchmark", "language", "sentences", "found", "nearly", "in")
+    table = Table(*columns, title="Benchmark sentences in the text")
     sums: dict[tuple[str, str], tuple[Counter[str], Counter[str]]] = {}
     for row in rows:
         counts, where = sums.setdefault((row["benchmark"], row["language"]), (Counter(), Counter()))

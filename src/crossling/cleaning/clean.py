@@ -9,7 +9,6 @@ and where several machines share the work. In a multi-way corpus a line is blank
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import shutil
 from collections import Counter
@@ -22,9 +21,9 @@ import numpy as np
 
 from crossling.cleaning.rules import TOO_FEW_PAIRS, Rules
 from crossling.cleaning.scan import CorpusPart, cleaning_key, stored_entry
-from crossling.cleaning.survey import CorpusSurvey, Stage, StageJob, run_stages, sum_by_language
+from crossling.cleaning.survey import CorpusSurvey, Stage, StageJob, require_report, run_stages, sum_by_language
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_folder, link_or_copy, write_json
+from crossling.core.files import atomic_folder, link_or_copy, read_json, write_json
 from crossling.core.jobs import Share
 from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus
@@ -66,11 +65,10 @@ def clean(
         raise BadInput(f"no rule is chosen, so nothing would be dropped. Choose from {OPTIONS}.")
     out = Path(out)
     survey = CorpusSurvey(corpora, rules, True, out)
-    report = _find_finished(survey, out)
-    if report:
+    if report := _find_finished(survey, out):
         return report
-    select = StageJob("select", _selection_folder(survey), partial(_select_parts, survey))
-    write = [StageJob(part.name, _cleaned_folder(survey, part), partial(_write, survey, part)) for part in survey.parts]
+    select = StageJob("select", partial(_select_parts, survey), _selection_folder(survey))
+    write = [StageJob(part.name, partial(_write, survey, part), _cleaned_folder(survey, part)) for part in survey.parts]
     if not run_stages([*survey.stages(), Stage("select", [select]), Stage("write", write)], workers, share):
         return None
     report = _publish(survey, out)
@@ -84,19 +82,16 @@ def _find_finished(survey: CorpusSurvey, out: Path) -> dict[str, Any] | None:
     check_output_folder(out, holds=[REPORT, PARTS_FOLDER], command="crossling clean")
     if not (out / REPORT).exists():
         return None
-    try:
-        report: dict[str, Any] = json.loads((out / REPORT).read_text(encoding="utf-8"))
-        key, sources, files = report["key"], report["sources"], dict(report["files"])
-    except (ValueError, TypeError, KeyError):
-        raise BadInput(f"{out / REPORT}: not a report of crossling clean. Give a new or an empty folder.") from None
-    foreign = {file for kind in KINDS for file in (out / kind).rglob("*") if file.is_file()} - {
-        out / name for name in files
-    }
+    with require_report(out / REPORT, "crossling clean"):
+        report: dict[str, Any] = read_json(out / REPORT)
+        key, sources = report["key"], report["sources"]
+        files = {out / name: size for name, size in dict(report["files"]).items()}
+    foreign = {file for kind in KINDS for file in (out / kind).rglob("*") if file.is_file()} - files.keys()
     if foreign:
         raise BadInput(f"{min(foreign)}: not written by crossling clean. Move it, or give a new or an empty folder.")
     if sources != survey.current_sources():
         raise BadInput(f"{out}: has cleaned text of other corpora. Give a new or an empty folder.")
-    is_complete = all((out / name).is_file() and (out / name).stat().st_size == size for name, size in files.items())
+    is_complete = all(file.is_file() and file.stat().st_size == size for file, size in files.items())
     return report if is_complete and key == survey.key(sources) else None
 
 
@@ -109,9 +104,8 @@ def small_languages(pairs: dict[tuple[str, str], int], fewest: int) -> dict[str,
     while True:
         counts: Counter[str] = Counter()
         for languages, count in pairs.items():
-            if not removed.keys() & set(languages):
-                for language in languages:
-                    counts[language] += count
+            if removed.keys().isdisjoint(languages):
+                counts.update(dict.fromkeys(languages, count))
         new = {language: count for language, count in counts.items() if count < fewest}
         if not new:
             return removed
@@ -142,8 +136,9 @@ def _select_parts(survey: CorpusSurvey) -> None:
     if len(removed) == len(survey.parts):
         raise BadInput(f"{survey.corpora.path}: the rules drop every row. Choose fewer or looser rules.")
     totals: Counter[str] = Counter()
-    for (a, b), count in pairs.items():
-        totals.update({language: count for language in (a, b) if not small.keys() & {a, b}})
+    for languages_of_pair, count in pairs.items():
+        if small.keys().isdisjoint(languages_of_pair):
+            totals.update(dict.fromkeys(languages_of_pair, count))
     with write_finished_folder(_selection_folder(survey), key) as (_, entry):
         entry |= {"removed": removed, "small_languages": small, "pairs": dict(sorted(totals.items()))}
 
@@ -179,13 +174,11 @@ def _compress(file: Path, lines: Iterable[str]) -> None:
 
 def _kept_lines(part: CorpusPart, mask: np.ndarray) -> Iterator[str]:
     if isinstance(part.corpus, MonolingualCorpus):
-        yield from _kept_documents(part.corpus, mask)
-        return
-    for (line, other), is_kept in zip(part.rows(), mask.tolist(), strict=True):
-        if isinstance(part.corpus, MultiwayCorpus):
-            yield line if is_kept else ""
-        elif is_kept:
-            yield f"{line}\t{other}"
+        return _kept_documents(part.corpus, mask)
+    rows = zip(part.rows(), mask.tolist(), strict=True)
+    if isinstance(part.corpus, MultiwayCorpus):
+        return (line if is_kept else "" for (line, _), is_kept in rows)
+    return (f"{line}\t{other}" for (line, other), is_kept in rows if is_kept)
 
 
 def _kept_documents(text: MonolingualCorpus, mask: np.ndarray) -> Iterator[str]:
@@ -226,10 +219,8 @@ def _create_report(survey: CorpusSurvey, selection: dict[str, Any], files: dict[
     sources = survey.scanned_sources()
     findings = survey.findings()
     for row in findings:
-        reason = selection["removed"].get(row["corpus"])
-        if reason:
-            row["reasons"][reason] = row["kept"]
-            row["kept"] = 0
+        if reason := selection["removed"].get(row["corpus"]):
+            row["reasons"][reason], row["kept"] = row["kept"], 0
     return {
         "key": survey.key(sources),
         "sources": sources,

@@ -22,22 +22,11 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from crossling.cleaning.duplicates import (
-    BANDS,
-    PERMUTATIONS,
-    SIMILARITY_THRESHOLD,
-    band_slice,
-    compute_signatures,
-    has_signature,
-    hash_band,
-    plain_form,
-    similarity,
-    split_sentences,
-    text_weight,
-)
+from crossling.cleaning import duplicates
+from crossling.cleaning.duplicates import BANDS, compute_signatures, has_signature, plain_form, text_weight
 from crossling.core.errors import BadInput
 from crossling.core.resumable import fingerprint, is_finished, read_entry, write_finished_folder
-from crossling.corpora.languages import canonical_code
+from crossling.corpora.languages import find_code
 from crossling.corpora.text_files import COMPRESSION_SUFFIX, TextFile, read_lines
 
 MIN_LETTERS = 20  # shorter sentences ("I do not know.") occur by chance
@@ -63,31 +52,28 @@ class BenchmarkFile:
     def sentences(self) -> Iterator[tuple[str, str]]:
         """Yield sentences that are long enough to be distinctive, each with its plain form."""
         for text in _read_texts(self.path):
-            for sentence in split_sentences(text):
-                form = plain_form(sentence)
-                if text_weight(form) >= MIN_LETTERS and not _IDENTIFIER.fullmatch(sentence):
-                    yield sentence, form
+            yield from (found for found in _long_sentences(text) if not _IDENTIFIER.fullmatch(found[0]))
+
+
+def _long_sentences(text: str) -> Iterator[tuple[str, str]]:
+    for sentence in duplicates.split_sentences(text):
+        form = plain_form(sentence)
+        if text_weight(form) >= MIN_LETTERS:
+            yield sentence, form
 
 
 def find_benchmark_files(data: Path) -> list[BenchmarkFile]:
     """Return all files of a folder that may have sentences."""
     if not data.is_dir():
         raise BadInput(f"{data}: folder not found. Give a folder with benchmarks.")
-    files = sorted(
-        file
-        for file in data.rglob("*")
-        if file.is_file() and not any(_NO_SENTENCES.match(part) for part in _name_parts(file.relative_to(data)))
-    )
     benchmarks = []
-    for file in files:
-        path = file.relative_to(data)
-        name = path.parts[0] if len(path.parts) > 1 else data.resolve().name
-        benchmarks.append(BenchmarkFile(file, name, _find_language(_name_parts(path))))
+    for file in sorted(data.rglob("*")):
+        *folders, last = file.relative_to(data).parts
+        parts = [*folders, COMPRESSION_SUFFIX.sub("", last)]
+        if file.is_file() and not any(map(_NO_SENTENCES.match, parts)):
+            name = folders[0] if folders else data.resolve().name
+            benchmarks.append(BenchmarkFile(file, name, _find_language(parts)))
     return benchmarks
-
-
-def _name_parts(path: Path) -> list[str]:
-    return [*path.parts[:-1], COMPRESSION_SUFFIX.sub("", path.name)]
 
 
 # ---- languages ----------------------------------------------------------------------------------------------
@@ -113,10 +99,7 @@ def _code(word: str, longest: int) -> str:
         return _CONLL_CODES[word]
     if not re.fullmatch(f"[a-z]{{2,{longest}}}", word) or word in ("dev", "val", "txt", "tsv", "csv"):
         return ""
-    try:
-        return canonical_code(word)
-    except BadInput:
-        return ""
+    return find_code(word) or ""
 
 
 # ---- layouts ------------------------------------------------------------------------------------------------
@@ -162,13 +145,11 @@ def _find_token_column(head: list[str]) -> int | None:
     """Return the column of the words in a file with one word a line, or None if it has another layout."""
     rows = [_columns(line) for line in head if line.strip() and not line.startswith("# ")]
     widths = {len(row) for row in rows}
-    if len(widths) != 1 or not any(not line.strip() for line in head):
+    has_spaces = any(" " in cell.strip() for row in rows for cell in row[:2])
+    if len(widths) != 1 or all(line.strip() for line in head) or has_spaces:
         return None
-    if any(" " in cell.strip() for row in rows for cell in row[:2]):
-        return None
-    if (
-        widths == {1} and fmean(len(row[0]) for row in rows) > MAX_WORD_LETTERS
-    ):  # no tags: words, or sentences without spaces
+    # A file without tags has words, or sentences without spaces.
+    if widths == {1} and fmean(len(row[0]) for row in rows) > MAX_WORD_LETTERS:
         return None
     return 1 if all(re.fullmatch(r"[\d.-]+", row[0]) for row in rows) else 0
 
@@ -248,7 +229,7 @@ def _write_bands(folder: Path) -> None:
     values = np.empty((BANDS, len(rows)), dtype=np.uint64)
     sentence = np.empty((BANDS, len(rows)), dtype=np.uint32)
     for band in range(BANDS):
-        value = hash_band(signatures[rows, band_slice(band)])
+        value = duplicates.hash_band(signatures[rows, duplicates.band_slice(band)])
         order = np.argsort(value, kind="stable")
         values[band], sentence[band] = value[order], rows[order]
     np.save(folder / "bands.npy", values)
@@ -256,7 +237,7 @@ def _write_bands(folder: Path) -> None:
 
 
 def _map_signatures(folder: Path) -> np.ndarray:
-    return np.memmap(folder / "signatures", dtype=np.uint16, mode="r").reshape(-1, PERMUTATIONS)
+    return np.memmap(folder / "signatures", dtype=np.uint16, mode="r").reshape(-1, duplicates.PERMUTATIONS)
 
 
 class BenchmarkIndex:
@@ -277,15 +258,10 @@ class BenchmarkIndex:
 
     def find(self, lines: Sequence[str]) -> np.ndarray:
         """Find benchmark sentences. Return sorted rows of (line, sentence of the index, is only similar)."""
-        owners, forms = [], []
-        for number, line in enumerate(lines):
-            for sentence in split_sentences(line):
-                form = plain_form(sentence)
-                if text_weight(form) >= MIN_LETTERS:
-                    owners.append(number)
-                    forms.append(form)
-        if not forms:
+        found = [(number, form) for number, line in enumerate(lines) for _, form in _long_sentences(line)]
+        if not found:
             return np.empty((0, 3), dtype=np.int64)
+        owners, forms = zip(*found, strict=True)
         hashes = np.fromiter(map(_hash, forms), dtype=np.uint64, count=len(forms))
         nearest = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         is_equal = self.hashes[nearest] == hashes
@@ -310,16 +286,16 @@ class BenchmarkIndex:
         rows = np.flatnonzero(has_signature(signatures))
         matches = [(rows[:0], rows[:0])]
         for band in range(BANDS):
-            value = hash_band(signatures[rows, band_slice(band)])
+            value = duplicates.hash_band(signatures[rows, duplicates.band_slice(band)])
             start = np.searchsorted(self.bands[band], value, side="left")
             end = np.searchsorted(self.bands[band], value, side="right")
             for step in range(CANDIDATES_PER_BAND):
                 matching = np.flatnonzero(start + step < end)
                 sentence = self.in_bands[band][start[matching] + step]
-                estimates = similarity(signatures[rows[matching]], self.signatures[sentence])
-                is_similar = estimates >= SIMILARITY_THRESHOLD
+                estimates = duplicates.similarity(signatures[rows[matching]], self.signatures[sentence])
+                is_similar = estimates >= duplicates.SIMILARITY_THRESHOLD
                 matches.append((rows[matching[is_similar]], sentence[is_similar]))
-        return np.concatenate([text for text, _ in matches]), np.concatenate([sentence for _, sentence in matches])
+        return duplicates.concatenate_columns(matches)
 
 
 def _hash(form: str) -> int:

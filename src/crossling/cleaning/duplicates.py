@@ -136,8 +136,7 @@ Repetitions = tuple[np.ndarray, np.ndarray]  # rows, and an earlier row that eac
 
 def find_duplicates(hashes: Sequence[np.ndarray], mask: np.ndarray, slice_size: int = SLICE_ROWS) -> Repetitions:
     """Find rows with the hash of an earlier one. Rows are numbered through all arrays."""
-    total = len(mask)
-    slices = total // slice_size + 1
+    slices = len(mask) // slice_size + 1
     repetitions = []
     for number in range(slices):
         rows, values = _slice(hashes, mask, number, slices)
@@ -185,7 +184,7 @@ def find_many_to_one(left: np.ndarray, right: np.ndarray, mask: np.ndarray, most
 
 def _slice(hashes: Sequence[np.ndarray], mask: np.ndarray, number: int, slices: int) -> Repetitions:
     """Rows, in order, whose hash is in one of the equal ranges, and their hashes."""
-    rows, values = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.uint64)]
+    found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64))]
     start = 0
     for part in hashes:
         for begin in range(0, len(part), ROWS_PER_READ):
@@ -193,10 +192,9 @@ def _slice(hashes: Sequence[np.ndarray], mask: np.ndarray, number: int, slices: 
             place = (here >> np.uint64(32)) * np.uint64(slices) >> np.uint64(32)
             is_included = mask[start + begin : start + begin + len(here)]
             inside = np.flatnonzero((place == number) & is_included & (here != 0))
-            rows.append(inside + (start + begin))
-            values.append(here[inside])
+            found.append((inside + (start + begin), here[inside]))
         start += len(part)
-    return np.concatenate(rows), np.concatenate(values)
+    return concatenate_columns(found)
 
 
 def _find_similar(signatures: Sequence[np.ndarray], starts: np.ndarray, rows: np.ndarray, band: int) -> Repetitions:
@@ -206,18 +204,13 @@ def _find_similar(signatures: Sequence[np.ndarray], starts: np.ndarray, rows: np
     rows = rows[order]
     first = _first_of_run(values[order])
     place = np.arange(len(rows))
-    candidates = [
-        (place[first != place], first[first != place]),
-        (place[place - first > 1], place[place - first > 1] - 1),
-    ]
+    second, third = place[place - first > 0], place[place - first > 1]  # and all after it in the run
     repetitions = []
-    for later, earlier in candidates:
+    for later, earlier in ((second, first[second]), (third, third - 1)):
         for part in _chunks(np.arange(len(later))):
             row, origin = rows[later[part]], rows[earlier[part]]
-            is_similar = (
-                similarity(_select(signatures, starts, row), _select(signatures, starts, origin))
-                >= SIMILARITY_THRESHOLD
-            )
+            estimates = similarity(_select(signatures, starts, row), _select(signatures, starts, origin))
+            is_similar = estimates >= SIMILARITY_THRESHOLD
             repetitions.append((row[is_similar], origin[is_similar]))
     return _merge(repetitions)
 
@@ -238,9 +231,7 @@ def _chunks(array: np.ndarray) -> Iterator[np.ndarray]:
 
 def _changes(values: np.ndarray) -> np.ndarray:
     """Mask of the positions of a sorted array where the value changes."""
-    changes = np.ones(len(values), dtype=bool)
-    changes[1:] = values[1:] != values[:-1]
-    return changes
+    return np.concatenate([[True], values[1:] != values[:-1]])[: len(values)]
 
 
 def _first_of_run(values: np.ndarray) -> np.ndarray:
@@ -250,9 +241,13 @@ def _first_of_run(values: np.ndarray) -> np.ndarray:
 
 def _merge(repetitions: Sequence[Repetitions]) -> Repetitions:
     """Sort by row, without rows that were found twice."""
-    if not repetitions:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    rows = np.concatenate([row for row, _ in repetitions])
-    origins = np.concatenate([origin for _, origin in repetitions])
+    nothing = np.empty(0, dtype=np.int64)
+    rows, origins = concatenate_columns([(nothing, nothing), *repetitions])
     rows, positions = np.unique(rows, return_index=True)
     return rows, origins[positions]
+
+
+def concatenate_columns(rows: Sequence[Repetitions]) -> Repetitions:
+    """Concatenate the first arrays, and the second ones."""
+    first, second = map(np.concatenate, zip(*rows, strict=True))
+    return first, second

@@ -38,19 +38,9 @@ _SIMILAR = """
 
 # First word of the Unicode names of letters, and the scripts that use them.
 _SCRIPTS = {
-    "LATIN": ["Latn"],
-    "CYRILLIC": ["Cyrl"],
-    "GREEK": ["Grek"],
-    "ARABIC": ["Arab"],
-    "HEBREW": ["Hebr"],
-    "DEVANAGARI": ["Deva"],
-    "BENGALI": ["Beng"],
-    "TAMIL": ["Taml"],
-    "THAI": ["Thai"],
-    "HANGUL": ["Hang"],
-    "HIRAGANA": ["Jpan"],
-    "KATAKANA": ["Jpan"],
-    "CJK": ["Hans", "Hant", "Jpan"],
+    **{"LATIN": ["Latn"], "CYRILLIC": ["Cyrl"], "GREEK": ["Grek"], "ARABIC": ["Arab"], "HEBREW": ["Hebr"]},
+    **{"DEVANAGARI": ["Deva"], "BENGALI": ["Beng"], "TAMIL": ["Taml"], "THAI": ["Thai"], "HANGUL": ["Hang"]},
+    **{"HIRAGANA": ["Jpan"], "KATAKANA": ["Jpan"], "CJK": ["Hans", "Hant", "Jpan"]},
 }
 
 
@@ -59,19 +49,16 @@ class LanguageChecker:
 
     def __init__(self, language: str) -> None:
         # The model was trained on the usual script of each language, and does not know others (`sr-Latn`).
-        base, _, rest = language.partition("-")
-        self.language = base
-        self.is_supported = not any(len(part) == 4 for part in rest.split("-")) and bool(
-            _labels() & similar_languages(base)
-        )
+        self.language, _, rest = language.partition("-")
+        has_script = any(len(part) == 4 for part in rest.split("-"))
+        self.is_supported = not has_script and not _labels().isdisjoint(similar_languages(self.language))
 
     def detect_other(self, line: str, form: str) -> str | None:
         """Return the language of a line if it is certainly not the expected one. `form` is its plain form."""
         if not self.is_supported or text_weight(remove_digits(form)) < MIN_LETTERS:
             return None
-        scores = {
-            _code(result["lang"]): result["score"] for result in _detector().detect(line[:MAX_CHARACTERS], k=CANDIDATES)
-        }
+        results = _detector().detect(line[:MAX_CHARACTERS], k=CANDIDATES)
+        scores = {_code(result["lang"]): result["score"] for result in results}
         best = max(scores, key=lambda language: scores[language])
         if best in similar_languages(self.language) or scores.get(self.language, 0.0) > UNLIKELY:
             return None
@@ -92,14 +79,10 @@ def similar_languages(language: str) -> frozenset[str]:
 
 def _is_in_script_of(language: str, form: str) -> bool:
     """True if most letters are of the usual script of a language."""
-    names = Counter(
-        unicodedata.name(letter, "").partition(" ")[0] for letter in form[:MAX_CHARACTERS] if letter.isalpha()
-    )
-    [(most, _)] = names.most_common(1)
-    # A canonical code omits the usual script.
-    return any(
-        canonical_code(f"{language}-{script}") == language for script in _SCRIPTS.get(most.partition("-")[0], [])
-    )
+    letters = filter(str.isalpha, form[:MAX_CHARACTERS])
+    [(most, _)] = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in letters).most_common(1)
+    scripts = _SCRIPTS.get(most.partition("-")[0], [])
+    return any(canonical_code(f"{language}-{script}") == language for script in scripts)  # it omits the usual script
 
 
 @cache

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -179,26 +178,21 @@ def scan_part(part: CorpusPart, rules: Rules, folder: Path, index_folder: Path |
     rows = part.rows(malformed)
     total = 0
     with write_finished_folder(folder, key) as (new, entry):
-        with ExitStack() as stack:
-            files: dict[str, IO[bytes]] = {}
-            while chunk := list(islice(rows, ROWS_PER_CHUNK)):
-                forms = [(plain_form(line), plain_form(other)) for line, other in chunk]
-                arrays = _compute_arrays(chunk, forms, part, rules)
-                flags = np.array(
-                    [row_filter.find_faults(*row) for row in zip(chunk, forms, strict=True)], dtype=np.uint16
-                )
-                if index:
-                    hits = _find_hits(chunk, part, index)
-                    bits = np.where(hits[:, 2], BIT[Reason.NEAR_BENCHMARK], BIT[Reason.IN_BENCHMARK])
-                    np.bitwise_or.at(flags, hits[:, 0], bits)
-                    hits[:, 0] += total
-                    arrays["hits"] = hits
-                for name, values in (arrays | {"flags": flags}).items():
-                    if name not in files:
-                        files[name] = stack.enter_context((new / name).open("wb"))
-                    files[name].write(values.astype(_ARRAYS[name][0]).tobytes())
-                total += len(chunk)
-                _count(chunk, part, counts)
+        while chunk := list(islice(rows, ROWS_PER_CHUNK)):
+            forms = [(plain_form(line), plain_form(other)) for line, other in chunk]
+            arrays = _compute_arrays(chunk, forms, part, rules)
+            flags = np.fromiter(map(row_filter.find_faults, chunk, forms), dtype=np.uint16, count=len(chunk))
+            if index:
+                hits = _find_hits(chunk, part, index)
+                bits = np.where(hits[:, 2], BIT[Reason.NEAR_BENCHMARK], BIT[Reason.IN_BENCHMARK])
+                np.bitwise_or.at(flags, hits[:, 0], bits)
+                hits[:, 0] += total
+                arrays["hits"] = hits
+            for name, values in (arrays | {"flags": flags}).items():
+                with (new / name).open("ab") as file:
+                    file.write(values.astype(_ARRAYS[name][0]).tobytes())
+            total += len(chunk)
+            _count(chunk, part, counts)
         detected = {language: dict(others.most_common()) for language, others in row_filter.detected.items() if others}
         entry |= {"sources": sources, **counts, "malformed": dict(malformed), "detected": detected}
         entry["unchecked_languages"] = row_filter.unchecked_languages

@@ -8,7 +8,8 @@ FOLDER/index/              sentences of the benchmarks
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
@@ -21,6 +22,7 @@ from crossling.cleaning.apply_rules import apply_rules
 from crossling.cleaning.contamination import BenchmarkIndex, benchmark_fingerprint, build_index
 from crossling.cleaning.rules import BLANK, Rules
 from crossling.cleaning.scan import CorpusPart, cleaning_key, corpus_parts, open_array, scan_part, stored_entry
+from crossling.core.errors import BadInput
 from crossling.core.jobs import Job, Share, run_jobs
 from crossling.core.resumable import PARTS_FOLDER, read_entry
 from crossling.corpora.corpus import Corpora
@@ -30,17 +32,10 @@ BENCHMARK_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
-class StageJob:
-    """A finished folder, and the work that writes it."""
+class StageJob(Job):
+    """A job that writes a finished folder."""
 
-    name: str
     folder: Path
-    run: Callable[[], object]
-
-    @property
-    def job(self) -> Job:
-        """Job for `run_jobs`."""
-        return Job(self.name, self.run)
 
 
 @dataclass(frozen=True)
@@ -58,9 +53,9 @@ def run_stages(stages: Sequence[Stage], workers: int, share: Share | None) -> bo
     The machine that finds a shared stage complete runs all of the stages after it, its own share first.
     """
     for stage in stages:
-        run_jobs(stage.title, [one.job for one in stage.jobs], workers, share)
+        run_jobs(stage.title, stage.jobs, workers, share)
         if share:
-            missing = [one.job for one in stage.jobs if read_entry(one.folder) is None]
+            missing = [job for job in stage.jobs if read_entry(job.folder) is None]
             if missing and stage.is_shared:
                 return False
             run_jobs(stage.title, missing, workers)
@@ -116,17 +111,17 @@ class CorpusSurvey:
         ]
         if self.rules.against and self.index_folder:
             build = partial(build_index, self.rules.against, self.index_folder)
-            stages.insert(0, Stage("benchmarks", [StageJob("index", self.index_folder, build)]))
+            stages.insert(0, Stage("benchmarks", [StageJob("index", build, self.index_folder)]))
         return stages
 
     def _scan_job(self, part: CorpusPart) -> StageJob:
         folder = self.scan_folder(part)
-        return StageJob(part.name, folder, partial(scan_part, part, self.rules, folder, self.index_folder))
+        return StageJob(part.name, partial(scan_part, part, self.rules, folder, self.index_folder), folder)
 
     def _rules_job(self, group: str, parts: list[CorpusPart]) -> StageJob:
         scans, folder = [self.scan_folder(part) for part in parts], self.reasons_folder(group)
         options: dict[str, Any] = {"rules": self.rules, "drop": self.drop, "index_folder": self.index_folder}
-        return StageJob(group, folder, partial(apply_rules, parts, scans, folder, **options))
+        return StageJob(group, partial(apply_rules, parts, scans, folder, **options), folder)
 
     def reasons(self, part: CorpusPart) -> np.ndarray:
         """Return the bits of the reasons against every row."""
@@ -225,6 +220,15 @@ class CorpusSurvey:
             }
             for number, file in enumerate(index.files)
         ]
+
+
+@contextmanager
+def require_report(file: Path, command: str) -> Iterator[None]:
+    """Raise BadInput if a file that is read in this block has no JSON object with the keys of a report."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError):
+        raise BadInput(f"{file}: not a report of {command}. Give a new or an empty folder.") from None
 
 
 def sum_by_language(findings: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 class BadInput(ValueError):
@@ -32,6 +35,39 @@ class Interrupted(Exception):
     Example:
         >>> raise Interrupted("stopped at step 300. Run the same command again to resume.")
     """
+
+
+@contextmanager
+def prefix_errors(where: object) -> Iterator[None]:
+    """Put `where` in front of the message of a BadInput."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error message, or the type of an error without a message."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def import_package(module: str, where: object) -> Any:
+    """Import a module of an optional package.
+
+    Args:
+        module: Module, such as `pyarrow.parquet`.
+        where: Start of the error message: what needs the package.
+
+    Raises:
+        BadInput: If the package is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise BadInput(
+            f"{where}: needs the package {package}. Install it with `pip install crossling[data]`."
+        ) from None
 
 
 def suggestion(name: str, valid: Iterable[str]) -> str:

@@ -77,6 +77,11 @@ def _replace_folder(folder: Path, path: Path) -> None:
         return
 
 
+def read_json(path: Path) -> Any:
+    """Read JSON in UTF-8."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON atomically."""
     with atomic_file(path) as temporary:

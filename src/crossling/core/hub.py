@@ -8,7 +8,7 @@ from pathlib import Path
 from huggingface_hub import model_info, snapshot_download
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, first_line
 
 # Python code and pickles are never downloaded.
 TOKENIZER_FILES = ("*.json", "*.model", "vocab.txt", "merges.txt")
@@ -35,7 +35,7 @@ def get_model_folder(model: str | Path, files: Sequence[str]) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(files), local_files_only=problem is not None))
     except Exception as error:  # the client's error types change between versions
-        problem = problem or f"the download from the Hugging Face hub failed ({_first_line(error)}). Try again."
+        problem = problem or f"the download from the Hugging Face hub failed ({first_line(error)}). Try again."
         raise BadInput(f"{model}: no such folder, and {problem}") from None
 
 
@@ -63,9 +63,5 @@ def _hub_problem(name: str) -> str | None:
     except (RepositoryNotFoundError, HFValidationError):
         return "the Hugging Face hub has no public model of this name. Check the spelling."
     except Exception as error:  # no network, a proxy, offline mode
-        return f"the Hugging Face hub cannot be reached ({_first_line(error)}). Connect, or give a local folder."
+        return f"the Hugging Face hub cannot be reached ({first_line(error)}). Connect, or give a local folder."
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

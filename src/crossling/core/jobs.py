@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
-import json
 import re
 import tempfile
 import traceback
@@ -25,7 +24,7 @@ from typing import Any
 
 from crossling.core import errors
 from crossling.core.errors import BadInput
-from crossling.core.files import write_json
+from crossling.core.files import read_json, write_json
 from crossling.core.progress import Progress
 
 POLL_SECONDS = 0.5
@@ -116,7 +115,7 @@ def _run_on_datatrove(jobs: Sequence[Job], workers: int, progress: Progress) -> 
         error = Path(logs) / "error"
         with _show_progress(Path(logs), jobs, progress):
             LocalPipelineExecutor(
-                pipeline=[_create_step(jobs, error)],
+                pipeline=[_PipelineStep(jobs, error)],
                 tasks=len(jobs),
                 workers=workers,
                 logging_dir=logs,
@@ -127,13 +126,6 @@ def _run_on_datatrove(jobs: Sequence[Job], workers: int, progress: Progress) -> 
             raise _read_error(error)
 
 
-def _create_step(jobs: Sequence[Job], error: Path) -> _PipelineStep:
-    from loguru import logger
-
-    logger.disable("datatrove")  # the progress bar and the error message are enough
-    return _PipelineStep(jobs, error)
-
-
 class _PipelineStep:
     """Datatrove pipeline step that runs the job of its rank, unless a job has failed.
 
@@ -142,10 +134,13 @@ class _PipelineStep:
     """
 
     def __init__(self, jobs: Sequence[Job], error: Path) -> None:
+        from loguru import logger
+
+        logger.disable("datatrove")  # the progress bar and the error message are enough
         self.jobs, self.error = jobs, error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _create_step, (self.jobs, self.error)  # so that the logger is disabled in every process
+        return _PipelineStep, (self.jobs, self.error)  # so that the logger is disabled in every process
 
     def __call__(self, data: Any, rank: int, world_size: int) -> None:  # noqa: ARG002
         if self.error.exists():
@@ -165,7 +160,7 @@ def _write_error(error: Exception, file: Path) -> None:
 
 def _read_error(file: Path) -> Exception:
     """Restore an error of crossling or of Python, else return a RuntimeError. Nothing is unpickled."""
-    stored = json.loads(file.read_text(encoding="utf-8"))
+    stored = read_json(file)
     error_type = getattr(errors, stored["type"], None) or getattr(builtins, stored["type"], None)
     if not (isinstance(error_type, type) and issubclass(error_type, Exception)):
         error_type = RuntimeError

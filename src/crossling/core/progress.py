@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn
 from rich.progress import Progress as Bar
 
 T = TypeVar("T")
@@ -38,19 +38,10 @@ class Progress:
         self.done = self.first = done
         self.started = self.logged = time.monotonic()
         console = Console(stderr=True)
-        self.bar = (
-            Bar(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=24),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[note]}"),
-                TextColumn("{task.fields[eta]}"),
-                console=console,
-            )
-            if enabled and console.is_terminal
-            else None
-        )
-        self.task = self.bar.add_task(title, total=total, completed=done, note="", eta="") if self.bar else None
+        fields = "{task.fields[note]}", "{task.fields[eta]}"
+        bar = Bar("[bold]{task.description}", BarColumn(bar_width=24), MofNCompleteColumn(), *fields, console=console)
+        self.task = bar.add_task(title, total=total, completed=done, note="", eta="")
+        self.bar = bar if enabled and console.is_terminal else None
 
     def __enter__(self) -> Self:
         if self.bar:
@@ -67,7 +58,7 @@ class Progress:
         now = time.monotonic()
         if eta is None:
             eta = (now - self.started) / max(1, done - self.first) * (self.total - done)
-        if self.bar and self.task is not None:
+        if self.bar:
             self.bar.update(self.task, completed=done, note=note, eta=f"{format_duration(eta)} left")
         elif self.enabled and (now - self.logged >= LOG_INTERVAL or done == self.total):
             self.logged = now
@@ -78,7 +69,7 @@ class Progress:
         self.update(self.done + count, note)
 
 
-def track(title: str, items: Sequence[T], name: Callable[[T], str]) -> Iterator[T]:
+def track(title: str, items: Sequence[T], name: Callable[[T], str] = str) -> Iterator[T]:
     """Yield the items under a progress bar that shows their names."""
     with Progress(title, len(items)) as progress:
         for done, item in enumerate(items, start=1):

@@ -24,7 +24,7 @@ from typing import Any
 import xxhash
 
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_file, atomic_folder, write_json
+from crossling.core.files import atomic_file, atomic_folder, read_json, write_json
 
 PARTIAL_FORMAT = 1  # version of the folder that PartialOutput writes
 ENTRY_FILE = "entry.json"
@@ -216,7 +216,7 @@ def lock_file(path: Path, *, wait: bool = True, remove: bool = False) -> Iterato
 
 def _read_object(file: Path) -> dict[str, Any] | None:
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = read_json(file)
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None

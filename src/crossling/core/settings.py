@@ -22,9 +22,10 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, is_dataclass, replace
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from crossling.core.errors import BadInput, suggestion
 
@@ -71,19 +72,26 @@ def check_bounds(settings: DataclassInstance, where: str) -> None:
         settings: Dataclass whose fields may be annotated with `Bounds`.
         where: Start of the error message, for instance `recipe xlm_e` or a file name.
     """
-    for key, value, bounds in _bounded(settings):
-        if value not in bounds:
-            raise BadInput(f"{where}: {key} must be {bounds}, found {value}.")
+    for key, value, hint in _plain_settings(settings):
+        for bounds in getattr(hint, "__metadata__", ()):
+            if isinstance(bounds, Bounds) and value is not None and value not in bounds:
+                raise BadInput(f"{where}: {key} must be {bounds}, found {value}.")
 
 
-def flatten(settings: DataclassInstance, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(settings: DataclassInstance) -> Iterator[tuple[str, Any]]:
     """Yield every plain setting with its key as `--set` takes it: `model.width`, `trtd.lambda`."""
+    return ((key, value) for key, value, _ in _plain_settings(settings))
+
+
+def _plain_settings(settings: DataclassInstance, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield key, value and annotation of every setting that is no dataclass itself."""
+    hints = get_type_hints(type(settings), include_extras=True)
     for field in dataclasses.fields(settings):
         key, value = f"{prefix}{field.name.rstrip('_')}", getattr(settings, field.name)
         if is_dataclass(value) and not isinstance(value, type):
-            yield from flatten(value, f"{key}.")
+            yield from _plain_settings(value, f"{key}.")
         else:
-            yield key, value
+            yield key, value, hints[field.name]
 
 
 def assign(value: T, assignment: str, aliases: Mapping[str, str] | None = None) -> T:
@@ -118,7 +126,7 @@ def from_dict(cls: type[T], stored: Any, where: str) -> T:
             raise BadInput(f"{where}: there is no {key!r}{suggestion(key, names)}")
     values = {key: _from_json(hints[key], value, f"{where}: {key}") for key, value in stored.items()}
     for field in dataclasses.fields(cls):
-        if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
+        if field.name not in stored and field.default is field.default_factory is dataclasses.MISSING:
             raise BadInput(f"{where}: {field.name!r} is missing. Add it.")
     return cls(**values)
 
@@ -126,17 +134,6 @@ def from_dict(cls: type[T], stored: Any, where: str) -> T:
 def part_type(cls: type, name: str) -> Any:
     """Return the dataclass that the field `name` of `cls` holds, also if it is optional."""
     return _dataclass_in(get_type_hints(cls)[name])
-
-
-def _bounded(settings: DataclassInstance, prefix: str = "") -> Iterator[tuple[str, Any, Bounds]]:
-    """Yield key, value and bounds of every bounded field that is not None."""
-    hints = get_type_hints(type(settings), include_extras=True)
-    for field in dataclasses.fields(settings):
-        key, value, hint = f"{prefix}{field.name.rstrip('_')}", getattr(settings, field.name), hints[field.name]
-        if is_dataclass(value) and not isinstance(value, type):
-            yield from _bounded(value, f"{key}.")
-        elif value is not None and get_origin(hint) is Annotated:
-            yield from ((key, value, bounds) for bounds in hint.__metadata__ if isinstance(bounds, Bounds))
 
 
 def _has_key(value: Any, keys: list[str]) -> bool:
@@ -175,26 +172,19 @@ def _parse(hint: Any, text: str, where: str) -> Any:
     options = _options(hint)
     if NoneType in options and text in ("none", "null"):
         return None
-    for option in options:
-        if get_origin(option) is Literal:
-            for allowed in get_args(option):
-                if text == str(allowed):
-                    return allowed
-            break
-        if option is bool:
-            if text in ("true", "on", "false", "off"):
-                return text in ("true", "on")
-            break
-        if option in (int, float):
-            try:
-                number = option(text)
-                if option is int or math.isfinite(number):
-                    return number
-            except ValueError:
-                pass
-            break
-        if option is str:
-            return text
+    option = next(option for option in options if option is not NoneType)
+    if option is str:
+        return text
+    if get_origin(option) is Literal or option is bool:
+        named = {"true": True, "on": True, "false": False, "off": False}
+        allowed = named if option is bool else {str(value): value for value in get_args(option)}
+        if text in allowed:
+            return allowed[text]
+    elif option in (int, float):
+        with suppress(ValueError):
+            number = option(text)
+            if option is int or math.isfinite(number):
+                return number
     raise BadInput(f"{where}={text}: expected {_type_name(option)}.")
 
 
@@ -229,8 +219,7 @@ def _dataclass_in(hint: Any) -> Any:
 
 def _type_name(hint: Any) -> str:
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
-    options = [
+    return " or ".join(
         "an object" if is_dataclass(option) else names.get(option) or f"one of {', '.join(map(str, get_args(option)))}"
         for option in _options(hint)
-    ]
-    return " or ".join(options)
+    )

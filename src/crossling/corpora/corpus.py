@@ -13,22 +13,25 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import TypeVar
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.corpora.corpus_folder import check_stray_files, find_multi, find_pairs, find_text
-from crossling.corpora.formats import FORMATS, Source, check_equal_lengths, describe_layout, read_pairs
+from crossling.corpora.formats import FORMATS, PairRow, Source, check_equal_lengths, describe_layout, read_pairs
 from crossling.corpora.hub_datasets import SYNTAX, DatasetReference
-from crossling.corpora.text_files import SkipReason, TextFile, clean_line
+from crossling.corpora.text_files import SkipReason, TextFile, clean_line, map_rows
 
 # A text without blank lines is one endless document, which is split at these limits.
 MAX_DOCUMENT_LINES = 10_000
 MAX_DOCUMENT_CHARACTERS = 1 << 24
 
 UNNAMED = "unnamed"  # collection of the files pairs/LL-LL.*, in a list of priorities
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,27 +41,13 @@ class MonolingualCorpus:
     language: str
     sources: tuple[Source, ...]
 
-    @property
-    def name(self) -> str:
-        """Language code."""
-        return self.language
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of the corpus. Datasets by reference have none."""
-        return _paths(self.sources)
-
     def documents(self, counts: Counter[str] | None = None) -> Iterator[list[str]]:
         """Yield documents as lists of non-empty lines. `counts` counts skipped lines by reason."""
-        counts = Counter() if counts is None else counts
         for source in self.sources:
-            before = counts.copy()
-            has_documents = False
             document: list[str] = []
             size = 0
-            for line in FORMATS[source.format].read_text(source):
-                if not isinstance(line, str):
-                    counts[line.value] += 1
+            for line in _count_skipped(FORMATS[source.format].read_text(source), (source,), counts):
+                if isinstance(line, SkipReason):
                     continue
                 if line:
                     document.append(line)
@@ -66,11 +55,9 @@ class MonolingualCorpus:
                 is_full = len(document) == MAX_DOCUMENT_LINES or size > MAX_DOCUMENT_CHARACTERS
                 if document and (not line or is_full):
                     yield document
-                    has_documents, document, size = True, [], 0
+                    document, size = [], 0
             if document:
                 yield document
-            elif not has_documents:
-                raise _no_usable_line(source, skipped=counts - before)
 
 
 @dataclass(frozen=True)
@@ -86,28 +73,10 @@ class ParallelCorpus:
         """Unique label: `NAME.en-fr`, or `en-fr` without a name."""
         return ".".join(filter(None, [self.name, "-".join(self.languages)]))
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of the corpus. Datasets by reference have none."""
-        return _paths(self.sources)
-
     def rows(self, counts: Counter[str] | None = None) -> Iterator[tuple[str, str]]:
         """Yield the rows with text on both sides. `counts` counts all other rows by reason."""
-        counts = Counter() if counts is None else counts
-        before = counts.copy()
-        has_rows = False
-        for row in read_pairs(self.sources, self.languages):
-            if not isinstance(row, tuple):
-                counts[row.value] += 1
-                continue
-            source, target = clean_line(row[0]), clean_line(row[1])
-            if source and target:
-                has_rows = True
-                yield source, target
-            else:
-                counts[SkipReason.EMPTY_SIDE.value] += 1
-        if not has_rows:
-            raise _no_usable_line(*self.sources, skipped=counts - before)
+        rows = map_rows(_clean_row, read_pairs(self.sources, self.languages))
+        return (row for row in _count_skipped(rows, self.sources, counts) if isinstance(row, tuple))
 
 
 @dataclass(frozen=True)
@@ -123,26 +92,11 @@ class MultiwayCorpus:
         """Languages of the corpus."""
         return tuple(self.sources)
 
-    @property
-    def files(self) -> dict[str, Path]:
-        """Files by language."""
-        return {language: source.path for language, source in self.sources.items()}
-
     def lines(self, language: str, counts: Counter[str] | None = None) -> Iterator[str]:
         """Yield line n for row n, empty if there is no usable translation. `counts` counts skipped lines by reason."""
-        counts = Counter() if counts is None else counts
-        before = counts.copy()
-        has_lines = False
         source = self.sources[language]
-        for line in FORMATS[source.format].read_multi(source):
-            if isinstance(line, str):
-                has_lines = has_lines or bool(line)
-                yield line
-            else:
-                counts[line.value] += 1
-                yield ""
-        if not has_lines:
-            raise _no_usable_line(source, skipped=counts - before)
+        lines = _count_skipped(FORMATS[source.format].read_multi(source), (source,), counts)
+        return (line if isinstance(line, str) else "" for line in lines)
 
     def count_rows(self) -> int:
         """Return the number of rows; BadInput if the files differ in it, since line n would not be row n."""
@@ -180,9 +134,6 @@ class Corpora:
 
     def __init__(self, path: str | os.PathLike[str], priority: Sequence[str] = ()) -> None:
         self.path: Path | str
-        self.text: tuple[MonolingualCorpus, ...]
-        self.pairs: tuple[ParallelCorpus, ...]
-        self.multi: tuple[MultiwayCorpus, ...]
         if str(path).startswith("hf:"):
             # A Path merges two slashes into one.
             self.path = path if isinstance(path, str) else str(path).replace("hf:/", "hf://", 1)
@@ -192,13 +143,9 @@ class Corpora:
             self.text, self.pairs, self.multi = _from_folder(self.path)
         if priority:
             self.pairs, self.multi = _apply_priority(priority, self.pairs, self.multi)
-        self.languages: tuple[str, ...] = tuple(
-            sorted(
-                {text.language for text in self.text}
-                | {language for pairs in self.pairs for language in pairs.languages}
-                | {language for multi in self.multi for language in multi.languages}
-            )
-        )
+        languages = {text.language for text in self.text}
+        languages.update(*(pairs.languages for pairs in self.pairs), *(multi.languages for multi in self.multi))
+        self.languages = tuple(sorted(languages))
 
     def lines(self, language: str) -> Iterator[str]:
         """Yield every line of a language in monolingual, parallel and multiway corpora.
@@ -266,27 +213,39 @@ def _apply_priority(
     taken: dict[str, set[tuple[str, str]]] = {}  # by earlier collections
     so_far: set[tuple[str, str]] = set()
     for name in dict.fromkeys([*priority, *sorted(pairs_by_collection)]):
-        taken[name] = set(so_far)
-        so_far |= pairs_by_collection[name]
-    return (
-        tuple(corpus for corpus in pairs if not _language_pairs(corpus) & taken[corpus.name or UNNAMED]),
-        tuple(
-            replace(corpus, excluded_pairs=frozenset(_language_pairs(corpus) & taken[corpus.name]))
-            for corpus in multi
-            if _language_pairs(corpus) - taken[corpus.name]
-        ),
+        taken[name], so_far = so_far, so_far | pairs_by_collection[name]
+    kept = tuple(corpus for corpus in pairs if not _language_pairs(corpus) & taken[corpus.name or UNNAMED])
+    partly_taken = tuple(
+        replace(corpus, excluded_pairs=frozenset(_language_pairs(corpus) & taken[corpus.name]))
+        for corpus in multi
+        if _language_pairs(corpus) - taken[corpus.name]
     )
+    return kept, partly_taken
 
 
 def _language_pairs(corpus: ParallelCorpus | MultiwayCorpus) -> set[tuple[str, str]]:
     return set(combinations(sorted(corpus.languages), 2))
 
 
-def _paths(sources: tuple[Source, ...]) -> tuple[Path, ...]:
-    return tuple(source.path for source in sources if isinstance(source, TextFile))
+def _clean_row(row: tuple[str, str]) -> PairRow:
+    source, target = map(clean_line, row)
+    return (source, target) if source and target else SkipReason.EMPTY_SIDE
 
 
-def _no_usable_line(*sources: Source, skipped: Counter[str]) -> BadInput:
-    names = " and ".join(map(str, sources))
-    reasons = ", ".join(f"{reason}: {number}" for reason, number in skipped.items()) or "it is empty"
-    return BadInput(f"{names}: no usable line ({reasons}). Expected UTF-8 text. {describe_layout()}")
+def _count_skipped(
+    items: Iterable[T | SkipReason], sources: Sequence[Source], counts: Counter[str] | None
+) -> Iterator[T | SkipReason]:
+    """Yield all items and count the skipped ones by reason; BadInput at the end if no item of the sources has text."""
+    counts = Counter() if counts is None else counts
+    before = counts.copy()
+    has_text = False
+    for item in items:
+        if isinstance(item, SkipReason):
+            counts[item.value] += 1
+        elif item:
+            has_text = True
+        yield item
+    if not has_text:
+        names = " and ".join(map(str, sources))
+        reasons = ", ".join(f"{reason}: {number}" for reason, number in (counts - before).items()) or "it is empty"
+        raise BadInput(f"{names}: no usable line ({reasons}). Expected UTF-8 text. {describe_layout()}")

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, prefix_errors
 from crossling.corpora.formats import FORMATS, Source, describe_layout, endings
 from crossling.corpora.hub_datasets import DatasetReference
-from crossling.corpora.languages import CODE_IN_PAIR, canonical_code, parse_pair
+from crossling.corpora.languages import CODE_IN_PAIR, canonical_code, find_code, parse_pair
 from crossling.corpora.text_files import COMPRESSION_SUFFIX, TextFile, read_lines
 
 _NOT_DATA = re.compile(r"\.|readme|licen[cs]e|.*\.md$|.*\.ids$", re.IGNORECASE)
@@ -37,10 +37,8 @@ def find_pairs(folder: Path) -> dict[tuple[str, str, str], tuple[Source, ...]]:
         match = _PAIR_FILE.fullmatch(name)
         if match is None:
             raise _unknown_format(file)
-        try:
+        with prefix_errors(file):
             source, target = parse_pair(match["pair"])
-        except BadInput as error:
-            raise BadInput(f"{file}: {error}") from None
         ending = match["ending"]
         if ending not in endings("pairs"):
             ending = _side(ending, (source, target), file)
@@ -112,16 +110,13 @@ def _split_name(name: str, file: Path, place: str) -> tuple[str, str]:
 
 def _side(code: str, pair: tuple[str, str], file: Path) -> str:
     """Return the language of a file that is one side of a pair."""
-    try:
-        side = canonical_code(code)
-    except BadInput:
-        side = ""
-    if side not in pair:
-        raise BadInput(
-            f"{file}: ends in .{code}, expected .{pair[0]} or .{pair[1]} (one side of the pair) or a format."
-            f" {describe_layout()}"
-        )
-    return side
+    side = find_code(code)
+    if side in pair:
+        return side
+    raise BadInput(
+        f"{file}: ends in .{code}, expected .{pair[0]} or .{pair[1]} (one side of the pair) or a format."
+        f" {describe_layout()}"
+    )
 
 
 def _pair_sources(pair: tuple[str, str], files: dict[str, Path]) -> tuple[Source, ...]:
@@ -157,10 +152,8 @@ def _make_source(file: Path, ending: str, languages: tuple[str, ...]) -> Source:
 
 
 def _language(code: str, file: Path) -> str:
-    try:
+    with prefix_errors(file):
         return canonical_code(code)
-    except BadInput as error:
-        raise BadInput(f"{file}: {error}") from None
 
 
 def _unknown_format(file: Path) -> BadInput:

@@ -30,7 +30,7 @@ from crossling.core.errors import BadInput
 from crossling.corpora import records
 from crossling.corpora.hub_datasets import DatasetReference
 from crossling.corpora.languages import match_codes
-from crossling.corpora.text_files import SkipReason, TextFile, clean_line, count_lines, read_lines
+from crossling.corpora.text_files import SkipReason, TextFile, clean_line, count_lines, map_rows, read_lines
 
 Source = TextFile | DatasetReference
 LanguagePair = tuple[str, str]
@@ -62,17 +62,16 @@ class CorpusFormat:
 
 
 def _read_txt(file: TextFile) -> Iterator[Line]:
-    for line in read_lines(file.path):
-        yield clean_line(line) if isinstance(line, str) else line
+    return map_rows(clean_line, read_lines(file.path))
 
 
 def _read_tsv(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
-    for line in read_lines(file.path):
-        if isinstance(line, str):
-            columns = line.split("\t")
-            yield (columns[0], columns[1]) if len(columns) == 2 else SkipReason.NOT_TWO_COLUMNS
-        else:
-            yield line
+    return map_rows(_split_columns, read_lines(file.path))
+
+
+def _split_columns(line: str) -> PairRow:
+    columns = line.split("\t")
+    return (columns[0], columns[1]) if len(columns) == 2 else SkipReason.NOT_TWO_COLUMNS
 
 
 def _read_moses(left: Path, right: Path) -> Iterator[PairRow]:
@@ -101,7 +100,7 @@ def _record_format(read_records: RecordReader, **options: Any) -> CorpusFormat:
         return records.split_documents(read_texts(source))
 
     def read_multi(source: Source) -> Iterator[Line]:
-        return (records.clean_text(text) if isinstance(text, str) else text for text in read_texts(source))
+        return map_rows(records.clean_text, read_texts(source))
 
     def read_pairs(source: Source, pair: LanguagePair) -> Iterator[PairRow]:
         column = _column(source, records.TRANSLATION)

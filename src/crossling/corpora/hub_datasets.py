@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote
 
 import xxhash
 
-from crossling.core.errors import BadInput, Failed, Interrupted, suggestion
+from crossling.core.errors import BadInput, Failed, Interrupted, import_package, suggestion
 from crossling.corpora.languages import canonical_code, parse_pair
 from crossling.corpora.records import Record
 from crossling.corpora.text_files import TextFile
@@ -103,12 +103,7 @@ class DatasetReference:
             return list(map(str, (self._builder().config.data_files or {}).get(self.split, ())))
 
     def _builder(self) -> Any:
-        try:
-            import datasets
-        except ImportError:
-            raise BadInput(
-                f"{self}: needs the package datasets. Install it with `pip install crossling[data]`."
-            ) from None
+        datasets = import_package("datasets", self)
         if self._is_local and not Path(self.dataset).is_dir():
             raise BadInput(f"{self}: no such folder {self.dataset}. Check the path.")
         with self._readable_errors():

@@ -30,46 +30,19 @@ _SYNONYMS = {
     "ns": "nso",
 }  # fmt: skip
 
-# Default script of each language that is not written in Latin.
+# Scripts other than Latin, each with the languages that are written in it by default.
+_SCRIPTS = """
+    Arab acm acq aeb ajp apc ar ars ary arz azb bal bgn brh ckb fa glk haz khw ks lrc luz mzn pnb prs ps sd skr ug ur
+    | Armn hy hyw | Beng as bn bpy ctg mni rhg syl | Cher chr
+    | Cyrl ab ady alt av ba be bg bua bxr ce chm cv dar inh kbd kjh kk koi krc kum kv ky lbe lez mdf mhr mk mn mrj myv
+      nog os ru rue sah sr tab tg tt tyv udm uk xal
+    | Deva anp awa bgc bho bra brx doi gom hi hne kok mag mai mr ne new sa | Ethi am gez ti tig | Geor ka xmf
+    | Grek el grc pnt | Gujr gu | Guru pa | Hans wuu zh | Hant lzh yue | Hang ko | Hebr arc he lad yi | Jpan ja
+    | Khmr km | Knda kn tcy | Laoo lo | Mlym ml | Mymr blk ksw mnw my shn | Nkoo nqo | Olck sat | Orya or | Sinh si
+    | Syrc syr | Taml ta | Telu te | Tfng tzm zgh | Thaa dv | Thai th | Tibt bo dz
+"""
 _DEFAULT_SCRIPT = {
-    language: script
-    for script, languages in {
-        "Arab": "acm acq aeb ajp apc ar ars ary arz azb bal bgn brh ckb fa glk haz khw ks lrc luz mzn pnb prs ps "
-        "sd skr ug ur",
-        "Armn": "hy hyw",
-        "Beng": "as bn bpy ctg mni rhg syl",
-        "Cher": "chr",
-        "Cyrl": "ab ady alt av ba be bg bua bxr ce chm cv dar inh kbd kjh kk koi krc kum kv ky lbe lez mdf mhr "
-        "mk mn mrj myv nog os ru rue sah sr tab tg tt tyv udm uk xal",
-        "Deva": "anp awa bgc bho bra brx doi gom hi hne kok mag mai mr ne new sa",
-        "Ethi": "am gez ti tig",
-        "Geor": "ka xmf",
-        "Grek": "el grc pnt",
-        "Gujr": "gu",
-        "Guru": "pa",
-        "Hans": "wuu zh",
-        "Hant": "lzh yue",
-        "Hang": "ko",
-        "Hebr": "arc he lad yi",
-        "Jpan": "ja",
-        "Khmr": "km",
-        "Knda": "kn tcy",
-        "Laoo": "lo",
-        "Mlym": "ml",
-        "Mymr": "blk ksw mnw my shn",
-        "Nkoo": "nqo",
-        "Olck": "sat",
-        "Orya": "or",
-        "Sinh": "si",
-        "Syrc": "syr",
-        "Taml": "ta",
-        "Telu": "te",
-        "Tfng": "tzm zgh",
-        "Thaa": "dv",
-        "Thai": "th",
-        "Tibt": "bo dz",
-    }.items()
-    for language in languages.split()
+    language: script for script, *languages in map(str.split, _SCRIPTS.split("|")) for language in languages
 }
 
 _SCRIPTS_OF_CC100 = {"rom": "Latn", "zaw": "Qaag"}  # hi_rom is romanized Hindi, my_zaw Burmese in Zawgyi encoding
@@ -114,7 +87,7 @@ def match_codes(codes: Iterable[str], pair: tuple[str, str]) -> tuple[str | None
     exact: dict[str, str] = {}
     regional: dict[str, str] = {}
     for code in codes:
-        language = _canonical_or_none(code) if len(code) <= MAX_CODE_LENGTH else None
+        language = find_code(code) if len(code) <= MAX_CODE_LENGTH else None
         if language in pair:
             exact.setdefault(language, code)
         elif language:
@@ -124,7 +97,8 @@ def match_codes(codes: Iterable[str], pair: tuple[str, str]) -> tuple[str | None
 
 
 @lru_cache(maxsize=1024)
-def _canonical_or_none(code: str) -> str | None:
+def find_code(code: str) -> str | None:
+    """Return the canonical code of a language, or None if it is unknown."""
     try:
         return canonical_code(code)
     except BadInput:
@@ -152,10 +126,6 @@ def _suggestion(code: str) -> str:
 @cache
 def _codes() -> dict[str, str]:
     """Return the canonical code of every known code."""
-    codes: dict[str, str] = {}
-    for line in resources.files("crossling.corpora").joinpath("iso639.txt").read_text(encoding="ascii").splitlines():
-        three, _, two = line.partition(" ")
-        codes[three] = two or three
-        if two:
-            codes[two] = two
-    return codes | _SYNONYMS
+    table = resources.files("crossling.corpora").joinpath("iso639.txt").read_text(encoding="ascii")
+    rows = map(str.split, table.splitlines())  # a three-letter code and, if there is one, its two-letter equivalent
+    return {code: row[-1] for row in rows for code in row} | _SYNONYMS

@@ -5,24 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from html import unescape
 from pathlib import Path
 from typing import Any, NoReturn
 from xml.parsers import expat
 
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, import_package
+from crossling.corpora import text_files
 from crossling.corpora.languages import MAX_CODE_LENGTH, match_codes
-from crossling.corpora.text_files import (
-    BLOCK_BYTES,
-    MAX_LINE_BYTES,
-    SkipReason,
-    TextFile,
-    clean_line,
-    is_too_long,
-    open_decompressed,
-    read_lines,
-)
+from crossling.corpora.text_files import MAX_LINE_BYTES, SkipReason, TextFile, clean_line, is_too_long, read_lines
 
 Record = Mapping[str, Any]
 
@@ -38,42 +31,35 @@ TRANSLATION = "translation"
 
 
 def read_jsonl(file: Path) -> Iterator[Record | SkipReason]:
-    """Yield a row, or a reason to skip it, for every line."""
-    for row in read_lines(file, MAX_ROW_BYTES):
-        if isinstance(row, SkipReason):
-            yield row
-            continue
-        try:
-            record = json.loads(row)
-        except (ValueError, RecursionError):
-            record = None
-        yield record if isinstance(record, dict) else SkipReason.NOT_JSON
+    """Return a row, or a reason to skip it, for every line."""
+    return text_files.map_rows(_parse_record, read_lines(file, MAX_ROW_BYTES))
+
+
+def _parse_record(row: str) -> Record | SkipReason:
+    try:
+        record = json.loads(row)
+    except (ValueError, RecursionError):
+        return SkipReason.NOT_JSON
+    return record if isinstance(record, dict) else SkipReason.NOT_JSON
 
 
 def read_parquet(file: Path, is_wanted: Callable[[str], bool]) -> Iterator[Record | SkipReason]:
     """Yield rows with the wanted columns. If there are none, yield one row with all column names."""
-    pyarrow = _pyarrow(file)
-    try:
-        # A row group may be larger than memory: read it in batches.
-        with pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as table:
-            names = table.schema_arrow.names
-            columns = list(filter(is_wanted, names))
-            if not columns:
-                yield dict.fromkeys(names)
-                return
-            for batch in table.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
-                yield from _batch_rows(batch)
-    except (pyarrow.ArrowException, OSError, ValueError, ArithmeticError) as error:  # the last two: invalid dates
-        raise _unreadable(file, error) from None
+    # A row group may be larger than memory: read it in batches.
+    with _parquet(file) as parquet, parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as table:
+        names = table.schema_arrow.names
+        columns = list(filter(is_wanted, names))
+        if not columns:
+            yield dict.fromkeys(names)
+            return
+        for batch in table.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+            yield from _batch_rows(batch)
 
 
 def count_parquet_rows(file: Path) -> int:
     """Return the number of rows."""
-    pyarrow = _pyarrow(file)
-    try:
-        return int(pyarrow.parquet.read_metadata(file).num_rows)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _unreadable(file, error) from None
+    with _parquet(file) as parquet:
+        return int(parquet.read_metadata(file).num_rows)
 
 
 def _batch_rows(batch: Any) -> Iterator[Record | SkipReason]:
@@ -88,16 +74,16 @@ def _batch_rows(batch: Any) -> Iterator[Record | SkipReason]:
             yield record
 
 
-def _pyarrow(file: Path) -> Any:
+@contextmanager
+def _parquet(file: Path) -> Iterator[Any]:
+    """Yield the module pyarrow.parquet. Its errors become BadInput with the name of the file."""
+    parquet = import_package("pyarrow.parquet", file)
+    arrow_error = import_package("pyarrow", file).ArrowException
     try:
-        import pyarrow.parquet
-    except ImportError:
-        raise BadInput(f"{file}: needs the package pyarrow. Install it with `pip install crossling[data]`.") from None
-    return pyarrow
-
-
-def _unreadable(file: Path, error: Exception) -> BadInput:
-    return BadInput(f"{file}: not readable as Parquet ({' '.join(str(error).split())}). Download or write it again.")
+        yield parquet
+    except (arrow_error, OSError, ValueError, ArithmeticError) as error:  # the last two: invalid dates
+        reason = " ".join(str(error).split())
+        raise BadInput(f"{file}: not readable as Parquet ({reason}). Download or write it again.") from None
 
 
 # ---- rows ---------------------------------------------------------------------------------------------------
@@ -161,13 +147,8 @@ def select_pairs(
 
 
 def _pair(source: Any, target: Any) -> tuple[str, str] | SkipReason:
-    if source is None or target is None:
-        return SkipReason.MISSING_SIDE
-    source, target = _text(source), _text(target)
-    for side in (source, target):
-        if isinstance(side, SkipReason):
-            return side
-    return SkipReason.TOO_LONG if is_too_long(source) or is_too_long(target) else (source, target)
+    row = _row(*(None if side is None else _text(side) for side in (source, target)))
+    return SkipReason.TOO_LONG if isinstance(row, tuple) and any(map(is_too_long, row)) else row
 
 
 # JSON can contain half of a surrogate pair, which cannot be written as UTF-8.
@@ -205,8 +186,8 @@ def read_units(file: TextFile, pair: tuple[str, str]) -> Iterator[tuple[str, str
     """Yield both sides of every translation unit."""
     units = _UnitParser(file.path, pair)
     read = 0
-    with open_decompressed(file.path) as handle:
-        while block := handle.read(BLOCK_BYTES):
+    with text_files.open_decompressed(file.path) as handle:
+        while block := handle.read(text_files.BLOCK_BYTES):
             units.parse(block)
             yield from units.take()
             read += len(block)

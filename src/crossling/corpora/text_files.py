@@ -11,19 +11,21 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import xxhash
-
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, import_package
+from crossling.core.resumable import file_fingerprint
 
 MAX_LINE_BYTES = 1 << 20  # a longer line is not a sentence and is not kept in memory
 BLOCK_BYTES = 1 << 16
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 COMPRESSION_SUFFIX = re.compile(r"\.(gz|xz|zst)$")
 
@@ -66,11 +68,13 @@ class TextFile:
 
     def digest(self) -> str:
         """Return a hash of the bytes on disk, which depends on the compression."""
-        content = xxhash.xxh3_128()
-        with _readable_errors(self.path), self.path.open("rb") as handle:
-            while block := handle.read(1 << 20):
-                content.update(block)
-        return content.hexdigest()
+        with _readable_errors(self.path):
+            return file_fingerprint(self.path)
+
+
+def map_rows(function: Callable[[T], U], rows: Iterable[T | SkipReason]) -> Iterator[U | SkipReason]:
+    """Apply a function to all rows but those to skip."""
+    return (row if isinstance(row, SkipReason) else function(row) for row in rows)
 
 
 def read_lines(file: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str | SkipReason]:
@@ -130,35 +134,22 @@ def _decompressor(file: Path) -> Any:
         case ".xz":
             return lzma.open(file)
         case ".zst":
-            return _open_zst(file)
-        case _:
-            return file.open("rb", buffering=0)
-
-
-def _open_zst(file: Path) -> Any:
-    # The package zstandard either decompresses a long run of one character at once, or does not notice that a file is
-    # truncated.
-    try:
-        import pyarrow
-    except ImportError:
-        raise BadInput(f"{file}: needs the package pyarrow. Install it with `pip install crossling[data]`.") from None
-    return pyarrow.input_stream(str(file), compression="zstd", buffer_size=BLOCK_BYTES)
+            # The package zstandard either decompresses a long run of one character at once, or does not notice that a
+            # file is truncated.
+            pyarrow = import_package("pyarrow", file)
+            return pyarrow.input_stream(str(file), compression="zstd", buffer_size=BLOCK_BYTES)
+    return file.open("rb", buffering=0)
 
 
 @contextmanager
 def _readable_errors(file: Path) -> Iterator[None]:
     try:
         yield
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise _damaged(file, error) from None
-    except OSError as error:
-        if error.strerror is None:  # raised by the decompressor, not by the system
-            raise _damaged(file, error) from None
-        raise BadInput(f"{file}: cannot be opened ({error.strerror}). Check the file and its permissions.") from None
-
-
-def _damaged(file: Path, error: Exception) -> BadInput:
-    return BadInput(f"{file}: truncated or damaged ({error}). Download or compress it again.")
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        if reason is None:  # raised by the decompressor, not by the system
+            raise BadInput(f"{file}: truncated or damaged ({error}). Download or compress it again.") from None
+        raise BadInput(f"{file}: cannot be opened ({reason}). Check the file and its permissions.") from None
 
 
 def _strip_byte_order_mark(start: bytes, file: Path) -> bytes:

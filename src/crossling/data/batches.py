@@ -225,12 +225,10 @@ class Batches(StepDataset):
                 f" {MAX_LENGTH:,} are possible. Lower {name}.tokens or {name}.length."
             )
         seed, _ = self.keys[name]
+        order = objective.example_order.encode()
+        key = [seed, int.from_bytes(order), SAMPLE]
         self.samplers[name] = ExampleSampler(
-            probability_G.tolist(),
-            [len(group) for group in groups],
-            examples_per_step=number,
-            key=[seed, int.from_bytes(objective.example_order.encode()), SAMPLE],
-            stream=sum(objective.example_order.encode()),
+            probability_G.tolist(), list(map(len, groups)), examples_per_step=number, key=key, stream=sum(order)
         )
         self._set_mean_length(name, mean_length)
 
@@ -244,12 +242,9 @@ class Batches(StepDataset):
                 " fewer processes."
             )
         self.mean_lengths[name] = mean_length
+        one_per_process = objective.has_in_batch_negatives
         self.micro_batch_counts[name] = count_micro_batches(
-            number * mean_length,
-            self.micro_tokens,
-            units,
-            self.world_size,
-            one_per_process=objective.has_in_batch_negatives,
+            number * mean_length, self.micro_tokens, units, self.world_size, one_per_process=one_per_process
         )
 
     def resample(self, probabilities: Mapping[str, float], step: int) -> None:

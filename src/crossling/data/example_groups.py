@@ -7,10 +7,9 @@ empty, else inside one. No block crosses the end of a document, and no token is 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -71,17 +70,7 @@ def _starts(sentences: TokenizedSentences, capacity: int) -> Iterator[np.ndarray
 _NO_IDS = np.empty(0, dtype=np.int64)
 
 
-class ExampleGroup(Protocol):
-    """A set of numbered examples that has one sampling probability."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def probability(self) -> float: ...  # at the first step
-    @property
-    def mean_length(self) -> float: ...
-    def __len__(self) -> int: ...
-    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]: ...  # ids, translation ids, corpus row
+Example = tuple[np.ndarray, np.ndarray, int]  # ids, translation ids, corpus row
 
 
 @dataclass(frozen=True)
@@ -90,7 +79,7 @@ class TextGroup:
 
     name: str
     sentences: TokenizedSentences
-    probability: float
+    probability: float  # at the first step
     length: int
 
     @cached_property
@@ -104,7 +93,7 @@ class TextGroup:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
+    def example(self, index: int) -> Example:
         return self.sentences.tokens[self.starts[index] : self.starts[index + 1]], _NO_IDS, -1
 
 
@@ -114,7 +103,7 @@ class PairGroup:
 
     name: str
     bitext: TokenizedBitext
-    probability: float
+    probability: float  # at the first step
     length: int
 
     @cached_property
@@ -129,7 +118,7 @@ class PairGroup:
     def __len__(self) -> int:
         return self.bitext.pairs
 
-    def example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
+    def example(self, index: int) -> Example:
         row = self.bitext.row(index)
         source, target = self._sides(row)
         return source, target, (self.bitext.corpus_id << 40) + row
@@ -138,18 +127,17 @@ class PairGroup:
         return [_truncate(side[row], (self.length - 1) // 2) for side in self.bitext.sides]
 
 
+ExampleGroup = TextGroup | PairGroup
+
+
 def _truncate(ids: np.ndarray, length: int) -> np.ndarray:
     return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [EOS]])
 
 
-def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) -> list[ExampleGroup]:
+def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) -> Sequence[ExampleGroup]:
     """Return the groups of a stream that have a sampling probability, with sequences of at most `length` tokens."""
-    probabilities = {
-        name: probability
-        for name, probability in sampling_probabilities(shards, stream, sampling).items()
-        if probability
-    }
-    groups: list[ExampleGroup]
+    probabilities = {name: p for name, p in sampling_probabilities(shards, stream, sampling).items() if p}
+    groups: Sequence[ExampleGroup]
     if stream == "text":
         groups = [TextGroup(name, shards.text[name], p, length) for name, p in probabilities.items()]
     else:

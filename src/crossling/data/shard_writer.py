@@ -7,7 +7,6 @@ folder (see crossling.core.resumable) has the fingerprint of its inputs, counts 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -20,15 +19,8 @@ import numpy as np
 import xxhash
 
 from crossling.core.errors import BadInput
-from crossling.core.files import write_json
-from crossling.core.resumable import (
-    PARTS_FOLDER,
-    file_fingerprint,
-    fingerprint,
-    is_finished,
-    read_entry,
-    write_finished_folder,
-)
+from crossling.core.files import read_json, write_json
+from crossling.core.resumable import PARTS_FOLDER, file_fingerprint, fingerprint, read_entry, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, ParallelCorpus
 from crossling.corpora.formats import Source
 from crossling.data.shards import SHARD_FORMAT, ArrayWriter, TokenizedSentences, count_sentences, map_array
@@ -119,11 +111,9 @@ def has_key_prefix(folder: Path, prefix: str) -> bool:
 def is_intact(folder: Path, key: str) -> bool:
     """True if the folder is finished for this key and all checksums are right."""
     entry = read_entry(folder)
-    return (
-        entry is not None
-        and entry["key"] == key
-        and all(file_fingerprint(folder / name) == file["xxh3"] for name, file in entry["files"].items())
-    )
+    if entry is None or entry["key"] != key:
+        return False
+    return all(file_fingerprint(folder / name) == file["xxh3"] for name, file in entry["files"].items())
 
 
 def slice_folder(out: Path, part: ShardPart, index: int, slices: int) -> Path:
@@ -188,10 +178,8 @@ def _describe(part: ShardPart, folder: Path, dropped: dict[str, int], is_slice: 
             counts = {"languages": list(part.corpus.languages), "pairs": len(sides[0]), "tokens": tokens}
         case MultiwayCorpus():
             counts = {"rows": len(sides[0]), "filled": count_sentences(sides[0]), "tokens": tokens[0]}
-    files = {
-        file.name: {"bytes": file.stat().st_size, "xxh3": file_fingerprint(file)}
-        for file in sorted(folder.glob("*.npy"))
-    }
+    arrays = sorted(folder.glob("*.npy"))
+    files = {file.name: {"bytes": file.stat().st_size, "xxh3": file_fingerprint(file)} for file in arrays}
     return {**counts, "dropped": dropped, "files": files}
 
 
@@ -234,7 +222,7 @@ def _ends_writer(stack: ExitStack, path: Path) -> ArrayWriter:
 def join_slices(part: ShardPart, vocabulary: Vocabulary, out: Path, slices: int) -> None:
     """Join the slices of a part, block by block in the order of the source."""
     key = part_key(part, vocabulary)
-    if is_finished(out / part.name, key):
+    if has_key_prefix(out / part.name, key):
         return
     folders = [slice_folder(out, part, index, slices) for index in range(slices)]
     entries = [entry for folder in folders if (entry := read_entry(folder)) and entry["key"] == key]
@@ -305,7 +293,7 @@ def _count_pairs(folder: Path, entries: dict[str, dict[str, Any]]) -> dict[str, 
         raise BadInput(f"multi/{folder.name}: expected the same number of lines, but {counts}. Align the files again.")
     sides = {language: TokenizedSentences.open(folder / language) for language in rows}
     file = folder / EXCLUDED_PAIRS
-    excluded = {tuple(pair) for pair in json.loads(file.read_text(encoding="utf-8"))} if file.is_file() else set()
+    excluded = {tuple(pair) for pair in read_json(file)} if file.is_file() else set()
     pairs = [
         [a, b, shared]
         for a, b in combinations(sides, 2)

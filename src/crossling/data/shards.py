@@ -14,7 +14,6 @@ and shard_writer.py create them.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +26,8 @@ import torch
 from numpy.lib import format as npy
 
 from crossling.core.errors import BadInput
-from crossling.core.progress import Progress
+from crossling.core.files import read_json
+from crossling.core.progress import track
 from crossling.core.resumable import file_fingerprint
 
 SHARD_FORMAT = 2
@@ -83,9 +83,8 @@ def map_array(path: Path) -> np.ndarray:
         array.flags.writeable = False
         return array
     except (OSError, ValueError, EOFError, RuntimeError) as error:
-        raise BadInput(
-            f"{path}: cannot read the array ({error}). Create the shards again with crossling tokenize."
-        ) from None
+        problem = f"{path}: cannot read the array ({error})."
+        raise BadInput(f"{problem} Create the shards again with crossling tokenize.") from None
 
 
 # ---- corpora ------------------------------------------------------------------------------------------------
@@ -150,16 +149,19 @@ class TokenizedBitext:
             return index
         block = int(np.searchsorted(self._pairs_before, index, side="right")) - 1
         start = block * ROWS_PER_BLOCK
-        return start + int(np.flatnonzero(self._presence(start))[index - self._pairs_before[block]])
+        is_pair = self.presence(start, start + ROWS_PER_BLOCK)
+        return start + int(np.flatnonzero(is_pair)[index - self._pairs_before[block]])
 
     @cached_property
     def _pairs_before(self) -> np.ndarray:
         """Pairs before each block of rows, to find a row without a list of all rows."""
         blocks = range(0, len(self.sides[0]), ROWS_PER_BLOCK)
-        return np.cumsum([0, *(np.count_nonzero(self._presence(start)) for start in blocks)])
+        counts = (np.count_nonzero(self.presence(start, start + ROWS_PER_BLOCK)) for start in blocks)
+        return np.cumsum([0, *counts])
 
-    def _presence(self, start: int) -> np.ndarray:
-        left, right = (side.presence(start, start + ROWS_PER_BLOCK) for side in self.sides)
+    def presence(self, start: int, end: int) -> np.ndarray:
+        """Return a mask of the rows from `start` up to `end` that are not empty on both sides."""
+        left, right = (side.presence(start, end) for side in self.sides)
         return np.asarray(left & right)
 
 
@@ -197,19 +199,17 @@ class Shards:
         if not file.is_file():
             raise BadInput(f"{path}: no shards found (no manifest.json). Create them with crossling tokenize.")
         try:
-            manifest = json.loads(file.read_text(encoding="utf-8"))
+            manifest = read_json(file)
             version = manifest["format"]
             complete = {"vocabulary", "text", "pairs", "multi", "fingerprint"} <= {*manifest}
             complete = complete and (Path(path) / "vocab" / "sentencepiece.model").is_file()
         except (ValueError, TypeError, KeyError):
             version, complete = SHARD_FORMAT, False
+        fix = "Create them again with crossling tokenize."
         if version != SHARD_FORMAT:
-            raise BadInput(
-                f"{path}: shards of format {version}, expected {SHARD_FORMAT}."
-                " Create them again with crossling tokenize."
-            )
+            raise BadInput(f"{path}: shards of format {version}, expected {SHARD_FORMAT}. {fix}")
         if not complete:
-            raise BadInput(f"{path}: these shards are damaged. Create them again with crossling tokenize.")
+            raise BadInput(f"{path}: these shards are damaged. {fix}")
         return cls(Path(path), manifest)
 
     @property
@@ -230,29 +230,24 @@ class Shards:
     @cached_property
     def text(self) -> dict[str, TokenizedSentences]:
         """Monolingual text by language."""
-        folder = self.path / "text"
-        return {
-            language: TokenizedSentences.open(folder / language, documents=True) for language in self.manifest["text"]
-        }
+        text, folder = self.manifest["text"], self.path / "text"
+        return {language: TokenizedSentences.open(folder / language, documents=True) for language in text}
 
     @cached_property
     def bitexts(self) -> list[TokenizedBitext]:
         """Every corpus in each of its language pairs. Multi-way corpora give all their pairs without a copy."""
         bitexts = []
-        corpus_id = 0
-        for name, entry in self.manifest["pairs"].items():
+        for corpus_id, (name, entry) in enumerate(self.manifest["pairs"].items()):
             source, target = entry["languages"]
             folder = self.path / "pairs" / name
             sides = TokenizedSentences.open(folder, f"{source}."), TokenizedSentences.open(folder, f"{target}.")
             bitexts.append(TokenizedBitext(name, (source, target), sides, entry["pairs"], corpus_id))
-            corpus_id += 1
-        for name, entry in self.manifest["multi"].items():
+        for corpus_id, (name, entry) in enumerate(self.manifest["multi"].items(), start=len(bitexts)):
             folder = self.path / "multi" / name
             by_language = {language: TokenizedSentences.open(folder / language) for language in entry["languages"]}
             for source, target, pairs in entry["pairs"]:
                 sides = by_language[source], by_language[target]
                 bitexts.append(TokenizedBitext(name, (source, target), sides, pairs, corpus_id))
-            corpus_id += 1
         return bitexts
 
     def entries(self) -> dict[str, dict[str, Any]]:
@@ -285,10 +280,5 @@ class Shards:
             for folder, entry in self.entries().items()
             for name, expected in entry["files"].items()
         }
-        damaged = []
-        with Progress("verify", len(files)) as progress:
-            for done, (file, expected) in enumerate(files.items(), start=1):
-                if not file.is_file() or file_fingerprint(file) != expected["xxh3"]:
-                    damaged.append(file)
-                progress.update(done, str(file.relative_to(self.path)))
-        return damaged
+        tracked = track("verify", [*files], lambda file: str(file.relative_to(self.path)))
+        return [file for file in tracked if not file.is_file() or file_fingerprint(file) != files[file]["xxh3"]]

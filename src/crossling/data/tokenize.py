@@ -19,18 +19,8 @@ from crossling.core.errors import BadInput
 from crossling.core.jobs import Job, Share, run_jobs
 from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, lock_file
 from crossling.corpora.corpus import Corpora
-from crossling.data.shard_writer import (
-    EXCLUDED_PAIRS,
-    ShardPart,
-    has_key_prefix,
-    join_slices,
-    key_prefix,
-    part_key,
-    shard_parts,
-    slice_folder,
-    write_manifest,
-    write_slice,
-)
+from crossling.data import shard_writer
+from crossling.data.shard_writer import ShardPart, has_key_prefix, join_slices, key_prefix, part_key, slice_folder
 from crossling.data.shards import Shards
 from crossling.vocabulary.vocabulary import Vocabulary, check_vocabulary_folder, copy_vocabulary
 
@@ -83,14 +73,14 @@ def tokenize_share(
     The last machine to finish joins the slices, writes the manifest and returns the shards. The others return None.
     """
     tokenizer, out = Vocabulary.load(vocabulary), Path(out)
-    parts = shard_parts(corpora)
+    parts = shard_writer.shard_parts(corpora)
     kept = _check_shards_folder(out, parts, tokenizer, append)
     out.mkdir(parents=True, exist_ok=True)
     slices = {part.name: _count_slices(part) for part in parts}
     jobs = [
         Job(
             f"{part.name} {index + 1}/{slices[part.name]}" if slices[part.name] > 1 else part.name,
-            partial(write_slice, part, tokenizer, out, index, slices[part.name]),
+            partial(shard_writer.write_slice, part, tokenizer, out, index, slices[part.name]),
         )
         for part in parts
         for index in range(slices[part.name])
@@ -101,16 +91,13 @@ def tokenize_share(
     with lock_file(out / ".joining", wait=False, remove=True) as is_alone:  # two machines may finish at once
         if not is_alone:
             return None
-        joins = [
-            Job(part.name, partial(join_slices, part, tokenizer, out, slices[part.name]))
-            for part in parts
-            if slices[part.name] > 1
-        ]
-        if joins:
+        sliced = [part for part in parts if slices[part.name] > 1]
+        if sliced:
+            joins = [Job(part.name, partial(join_slices, part, tokenizer, out, slices[part.name])) for part in sliced]
             run_jobs("join", joins, workers)
         _remove_temporary_files(out, parts)
         copy_vocabulary(Path(vocabulary), out / "vocab")
-        write_manifest(out, tokenizer, [*kept, *(part.name for part in parts)], corpora)
+        shard_writer.write_manifest(out, tokenizer, [*kept, *(part.name for part in parts)], corpora)
     return Shards.open(out)
 
 
@@ -128,10 +115,9 @@ def _are_all_written(out: Path, parts: Sequence[ShardPart], vocabulary: Vocabula
         folders = [slice_folder(out, part, index, count) for index in range(count)]
         return has_key_prefix(out / part.name, prefix) or all(has_key_prefix(folder, prefix) for folder in folders)
 
-    prefix = key_prefix(vocabulary)
-    return all(is_written(part, prefix) for part in parts) and all(
-        is_written(part, part_key(part, vocabulary)) for part in parts
-    )
+    if not all(is_written(part, key_prefix(vocabulary)) for part in parts):
+        return False
+    return all(is_written(part, part_key(part, vocabulary)) for part in parts)
 
 
 def _remove_temporary_files(out: Path, parts: Sequence[ShardPart]) -> None:
@@ -149,7 +135,7 @@ def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: Voca
     folders = [folder for kind in ("text", "pairs") for folder in (out / kind).glob("[!.]*")]
     for corpus in (out / "multi").glob("[!.]*"):
         folders += corpus.glob("[!.]*") if corpus.is_dir() else [corpus]
-    folders = [folder for folder in folders if folder.name != EXCLUDED_PAIRS]
+    folders = [folder for folder in folders if folder.name != shard_writer.EXCLUDED_PAIRS]
     foreign = [folder for folder in folders if not (folder / ENTRY_FILE).is_file()]
     if foreign:
         raise BadInput(f"{out}: {min(foreign)} is no part of shards. Give a new or an empty folder.")
@@ -162,7 +148,6 @@ def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: Voca
         )
     unlike = [name for name in others if not has_key_prefix(out / name, key_prefix(vocabulary))]
     if unlike:
-        raise BadInput(
-            f"{out}: {unlike[0]} was tokenized with another vocabulary. Give that vocabulary, or another folder."
-        )
+        problem = f"{out}: {unlike[0]} was tokenized with another vocabulary."
+        raise BadInput(f"{problem} Give that vocabulary, or another folder.")
     return others

@@ -5,17 +5,9 @@ the rules.
 """
 
 from crossling.sampling.dro import DRO, GroupLosses, best_response
-from crossling.sampling.marginals import (
-    InfeasibleMarginals,
-    InfeasibleSet,
-    Pair,
-    closest_feasible_marginals,
-    find_infeasible_set,
-    language_marginals,
-    temperature_sampling,
-)
+from crossling.sampling.marginals import InfeasibleMarginals, Pair, temperature_sampling
 from crossling.sampling.pair_rules import m2m, xy_lent
-from crossling.sampling.sampling_settings import MOST_PAIRED, RULES, Rule, Sampling
+from crossling.sampling.sampling_settings import MOST_PAIRED, RULES, Sampling
 
 __all__ = [
     "DRO",
@@ -23,14 +15,9 @@ __all__ = [
     "RULES",
     "GroupLosses",
     "InfeasibleMarginals",
-    "InfeasibleSet",
     "Pair",
-    "Rule",
     "Sampling",
     "best_response",
-    "closest_feasible_marginals",
-    "find_infeasible_set",
-    "language_marginals",
     "m2m",
     "temperature_sampling",
     "xy_lent",

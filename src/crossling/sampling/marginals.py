@@ -172,11 +172,10 @@ class InfeasibleSet:
 
 def find_infeasible_set(pairs: Sequence[Pair], target: Mapping[str, float]) -> InfeasibleSet | None:
     """Return the set of languages that exceeds its neighbours most, or None if `target` is feasible."""
-    flow = _transport(pairs, _to_integers(target))
-    if not flow.cut_left:
+    arcs = _infeasible_arcs(pairs, _to_integers(target))
+    if not arcs:
         return None
     # Several independent groups may be infeasible; report the worst one.
-    arcs = [arc for arc in _both_directions(pairs) if arc[0] in flow.cut_left]
     groups = [
         InfeasibleSet(tuple(languages), _mass(target, languages), tuple(others), _mass(target, others))
         for languages, others in _connected(arcs)
@@ -187,10 +186,9 @@ def find_infeasible_set(pairs: Sequence[Pair], target: Mapping[str, float]) -> I
 def closest_feasible_marginals(pairs: Sequence[Pair], target: Mapping[str, float]) -> dict[str, float]:
     """Return the feasible marginals m' with the least KL(target || m'). Feasible targets do not change."""
     integers = _to_integers(target)
-    flow = _transport(pairs, integers)
     result = dict(target)
-    arcs = [arc for arc in _both_directions(pairs) if arc[0] in flow.cut_left]
-    for languages, others in _blocks(arcs, integers) if flow.cut_left else ():
+    arcs = _infeasible_arcs(pairs, integers)
+    for languages, others in _blocks(arcs, integers) if arcs else ():
         half = (_mass(target, languages) + _mass(target, others)) / 2
         for side in (languages, others):
             scale = half / _mass(target, side)
@@ -233,11 +231,15 @@ def _closest_feasible_alpha(counts: Mapping[Pair, int], alpha: float) -> float:
     return feasible / 100
 
 
-def _transport(pairs: Sequence[Pair], integers: Mapping[str, int]) -> Flow:
-    """Let each language send its mass to the languages it is paired with, and receive as much."""
-    return max_flow(
-        _both_directions(pairs), integers, {name: mass + mass // TOLERANCE for name, mass in integers.items()}
-    )
+def _infeasible_arcs(pairs: Sequence[Pair], integers: Mapping[str, int]) -> list[Arc]:
+    """Return the arcs of the languages that cannot send their mass to those they are paired with."""
+    arcs = _both_directions(pairs)
+    flow = max_flow(arcs, integers, _with_tolerance(integers))
+    return [arc for arc in arcs if arc[0] in flow.cut_left]
+
+
+def _with_tolerance(demand: Mapping[str, int]) -> dict[str, int]:
+    return {language: mass + mass // TOLERANCE for language, mass in demand.items()}
 
 
 def _blocks(arcs: Sequence[Pair], integers: Mapping[str, int]) -> Iterator[tuple[list[str], list[str]]]:
@@ -249,7 +251,7 @@ def _blocks(arcs: Sequence[Pair], integers: Mapping[str, int]) -> Iterator[tuple
     total, total_others = (sum(integers[language] for language in side) for side in (languages, others))
     supply = {language: integers[language] * total_others for language in languages}
     demand = {language: integers[language] * total for language in others}
-    flow = max_flow(arcs, supply, {language: mass + mass // TOLERANCE for language, mass in demand.items()})
+    flow = max_flow(arcs, supply, _with_tolerance(demand))
     if not flow.cut_left:
         yield languages, others
         return

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar, get_args
 
-from crossling.core.errors import BadInput
+from crossling.core.errors import prefix_errors
 from crossling.core.settings import PROBABILITY
 from crossling.corpora.languages import canonical_code
 from crossling.sampling.marginals import Pair, temperature_sampling
@@ -60,10 +60,8 @@ class Sampling:
         """Canonical codes of the languages in focus."""
         if self.focus is None:
             return frozenset()
-        try:
+        with prefix_errors(f"sampling.focus={self.focus}"):
             return frozenset(map(canonical_code, self.focus.split(",")))
-        except BadInput as error:
-            raise BadInput(f"sampling.focus={self.focus}: {error}") from None
 
     def text_probabilities(self, tokens: Mapping[str, int]) -> dict[str, float]:
         """Return the sampling probability of each language."""

@@ -19,9 +19,9 @@ from tokenizers import models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from crossling.bundled import resolve_model
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, first_line
 from crossling.core.hub import TOKENIZER_FILES, get_model_folder
-from crossling.core.progress import Progress
+from crossling.core.progress import track
 from crossling.corpora.corpus import Corpora
 from crossling.vocabulary import text_normalization, unigram
 from crossling.vocabulary.unigram import SubwordScores
@@ -61,8 +61,8 @@ def _load_backend(model: str) -> dict[str, Any]:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         backend: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     except Exception as error:  # each type of tokenizer raises its own errors
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(f"{model}: transformers cannot load the tokenizer ({line}). Give another model.") from None
+        reason = first_line(error)
+        raise BadInput(f"{model}: transformers cannot load the tokenizer ({reason}). Give another model.") from None
     return backend
 
 
@@ -180,10 +180,8 @@ def trim(old: Vocabulary, corpora: Corpora, size: int | None = None) -> Vocabula
 
 def _count_all(vocabulary: Vocabulary, corpora: Corpora) -> np.ndarray:
     counts = np.zeros(vocabulary.size, dtype=np.int64)
-    with Progress("trim", len(corpora.languages)) as progress:
-        for done, language in enumerate(corpora.languages, start=1):
-            counts += vocabulary.count_tokens(corpora.lines(language))
-            progress.update(done, language)
+    for language in track("trim", corpora.languages):
+        counts += vocabulary.count_tokens(corpora.lines(language))
     return counts
 
 

@@ -114,33 +114,33 @@ def _standard() -> SentencePieceNormalizer:
 @cache
 def _rules() -> dict[str, str]:
     """Return SentencePiece's own rules, and those for one mark more and for two marks in the wrong order."""
-    single = (chr(c) for c in _CODE_POINTS if c not in _SURROGATES)
     letters, tails = _letters()
     one_mark_more = sorted(_not_normalized(_default(), (letter + mark for letter in letters for mark in tails)))
     pages: dict[int, list[str]] = {}
     for mark in sorted(_marks()):
         pages.setdefault(ord(mark) >> 8, []).append(mark)  # marks of one script are close together
     two_marks = (a + b for page in pages.values() for a in page for b in page)
-    lacking = _not_normalized(_default(), chain(single, two_marks, *map(_spellings, one_mark_more)))
+    lacking = _not_normalized(_default(), chain(_characters(), two_marks, *map(_spellings, one_mark_more)))
     return dict(_default().Decompile()) | {text: _target(text) for text in lacking}
+
+
+def _characters() -> Iterator[str]:
+    """Yield all characters that may take a mark or be one."""
+    return (chr(c) for c in _CODE_POINTS if c not in _SURROGATES)
 
 
 @cache
 def _marks() -> frozenset[str]:
     """Return U+0345, which is last in the canonical order, and all characters that are ordered before it."""
     last = "\u0345"
-    moving = (c for c in map(chr, _CODE_POINTS) if ord(c) not in _SURROGATES and _NFD(last + c) == _NFD(c) + last)
-    return frozenset({last, *moving})
+    return frozenset({last, *(c for c in _characters() if _NFD(last + c) == _NFD(c) + last)})
 
 
 @cache
 def _letters() -> tuple[list[str], list[str]]:
     """Return the letters that compose with a mark, and the marks they compose with."""
-    parts = {
-        c: _NFD(c)
-        for c in map(chr, _CODE_POINTS)
-        if ord(c) not in _SURROGATES and ord(c) not in _SYLLABLES and _NFC(_NFD(c)) == c != _NFD(c)
-    }
+    characters = (c for c in _characters() if ord(c) not in _SYLLABLES)
+    parts = {c: _NFD(c) for c in characters if _NFC(_NFD(c)) == c != _NFD(c)}
     letters = {*parts, *(part[0] for part in parts.values())}
     return sorted(letters), sorted({mark for part in parts.values() for mark in part[1:]})
 
@@ -149,7 +149,7 @@ def _letters() -> tuple[list[str], list[str]]:
 def _clusters() -> re.Pattern[str]:
     """Match a character with those after it that may be reordered or composed with it."""
     backward = {*_marks(), *_letters()[1], *_JAMO}
-    joining = "".join(re.escape(chr(c)) for c in _CODE_POINTS if c not in _SURROGATES and _NFKD(chr(c))[0] in backward)
+    joining = "".join(re.escape(c) for c in _characters() if _NFKD(c)[0] in backward)
     return re.compile(f"[^{joining}]?[{joining}]+")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as proto
 
-from crossling.core.progress import Progress
+from crossling.core.progress import track
 from crossling.corpora.corpus import Corpora
 from crossling.sampling.marginals import temperature_sampling
 from crossling.vocabulary.text_normalization import unnormalized_clusters
@@ -39,16 +39,14 @@ def collect_statistics(corpora: Corpora) -> TextStatistics:
     characters: dict[str, int] = {}
     excerpts: dict[str, list[str]] = {}
     clusters: set[str] = set()
-    with Progress("read", len(corpora.languages)) as progress:
-        for done, language in enumerate(corpora.languages, start=1):
-            excerpt = _Excerpt(EXCERPT_LINES)
-            characters[language] = 0
-            for line in corpora.lines(language):
-                characters[language] += len(line)
-                clusters |= unnormalized_clusters(line)
-                excerpt.add(line[:MAX_LINE_CHARACTERS])
-            excerpts[language] = excerpt.lines
-            progress.update(done, language)
+    for language in track("read", corpora.languages):
+        excerpt = _Excerpt(EXCERPT_LINES)
+        characters[language] = 0
+        for line in corpora.lines(language):
+            characters[language] += len(line)
+            clusters |= unnormalized_clusters(line)
+            excerpt.add(line[:MAX_LINE_CHARACTERS])
+        excerpts[language] = excerpt.lines
     return TextStatistics(characters, excerpts, frozenset(clusters))
 
 
@@ -71,15 +69,12 @@ def sample_lines(
     """
     proportions = temperature_sampling(characters, alpha)
     sample = {}
-    with Progress("sample", len(corpora.languages)) as progress:
-        for index, language in enumerate(corpora.languages):
-            probability = min(1.0, budget * proportions[language] / max(1, characters[language]))
-            rng = np.random.default_rng([seed, index])
-            lines = corpora.lines(language)
-            sample[language] = [
-                line[:MAX_LINE_CHARACTERS] for line in lines if probability == 1.0 or rng.random() < probability
-            ]
-            progress.update(index + 1, language)
+    for index, language in enumerate(track("sample", corpora.languages)):
+        probability = min(1.0, budget * proportions[language] / max(1, characters[language]))
+        rng = np.random.default_rng([seed, index])
+        lines = corpora.lines(language)
+        kept = lines if probability == 1.0 else (line for line in lines if rng.random() < probability)
+        sample[language] = [line[:MAX_LINE_CHARACTERS] for line in kept]
     return sample
 
 

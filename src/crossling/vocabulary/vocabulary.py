@@ -7,7 +7,6 @@ Face. Both give the same ids; text_normalization.py explains how. Special ids: 0
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,17 +24,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerFast
 
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_folder, write_json
+from crossling.core.files import atomic_folder, read_json, write_json
 from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
 from crossling.vocabulary import text_normalization, unigram
-from crossling.vocabulary.unigram import (
-    SAMPLE_CHARACTERS,
-    TextStatistics,
-    collect_statistics,
-    join_languages,
-    sample_lines,
-)
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -101,10 +93,10 @@ class Vocabulary:
         size: int,
         *,
         alpha: float = 0.5,
-        characters: int = SAMPLE_CHARACTERS,
+        characters: int = unigram.SAMPLE_CHARACTERS,
         seed: int = 0,
         threads: int = 2,
-        statistics: TextStatistics | None = None,
+        statistics: unigram.TextStatistics | None = None,
     ) -> Vocabulary:
         """Train one joint vocabulary on a sample of the corpora.
 
@@ -126,9 +118,9 @@ class Vocabulary:
         Example:
             >>> Vocabulary.train(Corpora("corpora"), 32_000).save("vocab")
         """
-        statistics = statistics or collect_statistics(corpora)
-        sample = sample_lines(corpora, statistics.characters, alpha=alpha, budget=characters, seed=seed)
-        lines = map(text_normalization.normalize_nfkc, join_languages(sample))
+        statistics = statistics or unigram.collect_statistics(corpora)
+        sample = unigram.sample_lines(corpora, statistics.characters, alpha=alpha, budget=characters, seed=seed)
+        lines = map(text_normalization.normalize_nfkc, unigram.join_languages(sample))
         try:
             scores = unigram.train(lines, size - len(SPECIAL), threads)
         except unigram.UnattainableSize as error:
@@ -335,7 +327,7 @@ def read_report(folder: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        report: dict[str, Any] = read_json(file)
         version = report.get("format", 1)
     except (ValueError, AttributeError):
         raise BadInput(f"{file}: not readable. Make the vocabulary again with `crossling vocab`.") from None

@@ -13,10 +13,9 @@ disk under a hash of their text, so that another size or another beta reuses the
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
@@ -27,7 +26,7 @@ import sentencepiece
 import xxhash
 
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_file, write_json
+from crossling.core.files import atomic_file, read_json, write_json
 from crossling.core.jobs import Job, run_jobs
 from crossling.vocabulary import unigram
 from crossling.vocabulary.text_normalization import default_charsmap, normalize_nfkc
@@ -104,8 +103,7 @@ def allocate_capacity(
         points = [(folders[language], number) for language, sizes in requested.items() for number in sizes]
         missing = [(folder, number) for folder, number in points if not _point_file(folder, number).is_file()]
         if missing:
-            jobs = [Job(f"{f.name} {n:,}", partial(_compute_point, f, n)) for f, n in missing]
-            run_jobs("vocap", jobs, workers)
+            run_jobs("vocap", [Job(f"{f.name} {n:,}", partial(_compute_point, f, n)) for f, n in missing], workers)
         everything = {language: _read_curve(folders[language], sizes) for language, sizes in requested.items()}
         curves = {language: curve for language, curve in everything.items() if curve.points}
         envelopes = {language: concave_envelope(interpolate_curve(curve.points)) for language, curve in curves.items()}
@@ -178,7 +176,7 @@ def allocate_sizes(
         return {**smallest, **{step.language: step.size for step in steps[:count]}}
 
     def union_size(count: int) -> int:
-        return len(set(_all_subwords(sizes_after(count), curves)))
+        return len(set().union(*(curves[language].subwords(n) for language, n in sizes_after(count).items())))
 
     required = union_size(0)
     if required > size:
@@ -204,15 +202,9 @@ def fill_remaining(
                 chosen[step.language][subword] = None
                 union.add(subword)
     if len(union) < size:
-        raise BadInput(
-            f"the text yields at most {len(union) + len(SPECIAL)} entries. Give a smaller size or more text."
-        )
+        limit = len(union) + len(SPECIAL)
+        raise BadInput(f"the text yields at most {limit} entries. Give a smaller size or more text.")
     return chosen
-
-
-def _all_subwords(sizes: Mapping[str, int], curves: Mapping[str, LanguageCurve]) -> Iterator[str]:
-    for language, size in sizes.items():
-        yield from curves[language].subwords(size)
 
 
 def _slope(a: CurvePoint, b: CurvePoint) -> float:
@@ -291,12 +283,10 @@ def _read_curve(folder: Path, sizes: Iterable[int]) -> LanguageCurve:
     rankings: dict[int, SubwordScores] = {}
     is_exhausted = False
     for size in sizes:
-        point = json.loads(_point_file(folder, size).read_text(encoding="utf-8"))
+        point = read_json(_point_file(folder, size))
         is_exhausted = point["exhausted"]
-        if "scores" not in point:
-            continue
-        if not points:
-            points[sum(len(subword) == 1 for subword in point["scores"])] = point["alp_of_characters"]
-        points[len(point["scores"])] = point["alp"]
-        rankings[len(point["scores"])] = point["scores"]
+        if scores := point.get("scores"):
+            if not points:
+                points[sum(len(subword) == 1 for subword in scores)] = point["alp_of_characters"]
+            points[len(scores)], rankings[len(scores)] = point["alp"], scores
     return LanguageCurve(tuple(sorted(points.items())), rankings, is_exhausted)
