@@ -45,7 +45,7 @@ LANGUAGES, SENTENCES, LEMMAS = 8, 12_000, 300  # of synthetic corpora
 VOCABULARY_SIZE = {"tiny": 3000, "small": 32_000}
 FAR = 3.0  # deviations from which a corpus is suspicious
 IN_BATCH = [
-    *("xlco=on", "xlco.queue=0", "xlco.momentum=0", "xlco.mixup=false", "xlco.normalise=true", "xlco.symmetric=true"),
+    *("xlco=on", "xlco.queue=0", "xlco.momentum=0", "xlco.mixup=false", "xlco.normalize=true", "xlco.symmetric=true"),
     *("xlco.pooling=mean", "xlco.temperature=0.05", "xlco.weight=10", "xlco.length=128", "model.norm=pre"),
 ]
 SIZE_SETTINGS = {

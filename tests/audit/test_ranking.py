@@ -252,7 +252,7 @@ def test_copied_bitext_is_the_easiest(
     copied = "".join(f"{line.split(chr(9))[0]}\t{line.split(chr(9))[0]}\n" for line in lines)
     (corpora / "pairs" / "copied.qaa-qab.tsv").write_text(copied, encoding="utf-8")
     shards = xl.tokenize(Corpora(corpora), vocabulary_folder, tmp_path / "shards")
-    changes = ["mrtd=off", "trtd=off", "xlco.queue=0", "xlco.mixup=false", "xlco.pooling=mean", "xlco.normalise=true"]
+    changes = ["mrtd=off", "trtd=off", "xlco.queue=0", "xlco.mixup=false", "xlco.pooling=mean", "xlco.normalize=true"]
     recipe = full_recipe.set([*changes, "xlco.temperature=0.05", "steps=2", "optimizer.warmup=1", "dro.times=2"])
     xl.pretrain(recipe, shards, tmp_path / "run")
     groups = xl.audit(tmp_path / "run", shards)

@@ -83,7 +83,7 @@ def train_contrastive(objective: XLCo, rank: int | None) -> Tensors:
                 found[f"{step} {name}"] = _sum(parameter.grad.clone(), rank)
                 parameter.data -= 0.01 * found[f"{step} {name}"]
         net.zero_grad()
-        objective.after_step(net)
+        objective.after_step(net, progress=0.0)
     return found | {f"after {name}": values.clone() for name, values in net.state_dict().items()}
 
 

@@ -12,7 +12,7 @@ from crossling.core.errors import BadInput
 from crossling.corpora import formats
 from crossling.corpora.corpus import Corpora
 from crossling.corpora.formats import FORMATS, CorpusFormat, LanguagePair, PairRow, endings
-from crossling.corpora.text_files import SkipReason, TextFile, read_lines
+from crossling.corpora.text_files import SkipReason, TextFile, map_rows, read_lines
 
 from .sample_files import COMPRESS, jsonl, parquet, put, tmx
 
@@ -71,27 +71,27 @@ def test_every_format_of_multiway_corpora(tmp_path: Path, ending: str) -> None:
 # ---- adding a format -----------------------------------------------------------------------------------------
 
 
-def read_scored_tsv(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
-    """Read source, target and score."""
-    for line in read_lines(file.path):
-        if isinstance(line, str):
-            source, target, score = line.split("\t")
-            yield (source, target) if float(score) > 0.5 else SkipReason.NO_TEXT
-        else:
-            yield line
+def read_semicolons(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
+    """Read pairs in which the target follows a semicolon."""
+    return map_rows(split_at_semicolon, read_lines(file.path))
+
+
+def split_at_semicolon(line: str) -> PairRow:
+    source, separator, target = line.partition(";")
+    return (source, target) if separator else SkipReason.NOT_TWO_COLUMNS
 
 
 def test_one_entry_adds_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, {"pairs/en-fr.scored.gz": "one\tun\t0.9\ntwo\tbad\t0.1\nthree\ttrois\t0.8\n"})
-    with pytest.raises(BadInput, match=r"en-fr\.scored\.gz: ends in \.scored, expected"):
+    put(tmp_path, {"pairs/en-fr.semi.gz": "one;un\ntwo\nthree;trois\n"})
+    with pytest.raises(BadInput, match=r"en-fr\.semi\.gz: ends in \.semi, expected"):
         Corpora(tmp_path)
-    monkeypatch.setitem(FORMATS, "scored", CorpusFormat(read_pairs=read_scored_tsv))
+    monkeypatch.setitem(FORMATS, "semi", CorpusFormat(read_pairs=read_semicolons))
     counts: Counter[str] = Counter()
     assert list(Corpora(tmp_path).pairs[0].rows(counts)) == [("one", "un"), ("three", "trois")]
-    assert counts == {"no text": 1}
-    assert "pairs/[NAME.]LL-LL.{tsv,tmx,jsonl,parquet,hf,scored}" in formats.describe_layout()
-    put(tmp_path, {"de-en.scored": "x"})
-    with pytest.raises(BadInput, match=r"de-en\.scored: not read at this place"):
+    assert counts == {"not two columns": 1}
+    assert "pairs/[NAME.]LL-LL.{tsv,tmx,jsonl,parquet,hf,semi}" in formats.describe_layout()
+    put(tmp_path, {"de-en.semi": "x"})
+    with pytest.raises(BadInput, match=r"de-en\.semi: not read at this place"):
         Corpora(tmp_path)
 
 

@@ -14,7 +14,7 @@ from crossling.data.batches import TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Sequences
 from crossling.objectives import XLCo
-from crossling.objectives.xlco import choose_partners, mix_pairs
+from crossling.objectives.contrastive import choose_partners, mix_pairs
 
 from .conftest import chosen
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from crossling.objectives import MRTD, XLCo
-from crossling.objectives.xlco import KeyQueue, build_key_encoder, update_moving_average
+from crossling.objectives.momentum import KeyQueue, build_key_encoder, update_moving_average
 from crossling.train.optimizer import OptimizerSettings
 
 from .conftest import corrupted, network, pair_batch, pairs_of, split
@@ -55,7 +55,7 @@ def test_a_table_that_is_a_sum_is_averaged_as_one() -> None:
     assert_close(its.weight, tokens.base.weight + tokens.delta_VD)
     with torch.no_grad():
         tokens.delta_VD += 1.0
-    objective.after_step(net)
+    objective.after_step(net, progress=0.0)
     assert_close(its.weight, tokens.base.weight + tokens.delta_VD - 0.7)
 
 
@@ -73,7 +73,7 @@ def test_the_key_encoder_is_updated_once_per_step(objective: XLCo) -> None:
                 parameter += torch.randn(parameter.shape)
     for its in old:  # not before the step is over
         assert all(torch.equal(p, old[its][n]) for n, p in net.parts[its].named_parameters())
-    objective.after_step(net)
+    objective.after_step(net, progress=0.0)
     for ours, its in pairs:
         leader = dict((net.encoder if ours == "encoder" else net.parts[ours]).named_parameters())
         for name, parameter in net.parts[its].named_parameters():

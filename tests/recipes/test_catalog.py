@@ -42,7 +42,7 @@ def rtd(steps: int, lr: float, tokens: int, clip: float, generator: int) -> dict
 CONTRASTIVE = {
     **COMMON,
     **{"optimizer.clip": 1.0, "mlm.tokens": 2048 * 512, "tlm.sequences": 2048, "xlco.pairs": 2048},
-    **{"xlco.momentum": 0.999, "xlco.queue": 131_072, "xlco.temperature": 0.25, "xlco.normalise": False},
+    **{"xlco.momentum": 0.999, "xlco.queue": 131_072, "xlco.temperature": 0.25, "xlco.normalize": False},
     **{"xlco.mixup": True, "xlco.pooling": "cls", "xlco.layer": None, "xlco.rate": 0.15, "xlco.symmetric": False},
     **{"mlm.rate": 0.15, "mlm.keep": 0.1, "mlm.random": 0.1, "tlm.rate": 0.15, "sampling.text_alpha": 0.7},
     **{"model.relative": False, "model.dropout": 0.0, "reduction": "mean"},
@@ -100,7 +100,7 @@ def test_small_contrastive_learning_uses_mean_pooling_and_cosine(size: str) -> N
     for recipe in (get_recipe("infoxlm", size), get_recipe("xlm_e", size).set(["xlco=on"])):
         assert recipe.xlco is not None
         xlco = recipe.xlco
-        assert (xlco.pooling, xlco.normalise, xlco.temperature, xlco.momentum) == ("mean", True, 0.05, 0.99)
+        assert (xlco.pooling, xlco.normalize, xlco.temperature, xlco.momentum) == ("mean", True, 0.05, 0.99)
         assert xlco.queue == 64 * xlco.pairs
 
 
@@ -122,7 +122,7 @@ def test_rosetta_is_infoxlm_with_one_encoder(size: str) -> None:
     assert xlco is not None
     assert (xlco.queue, xlco.momentum, xlco.mixup, xlco.symmetric) == (0, 0.0, False, True)
     assert (xlco.temperature, xlco.weight, xlco.rate) == (0.03, 3.0, 0.05)
-    assert (xlco.pooling, xlco.normalise, ours.sampling.pivot) == ("mean", True, "most")
+    assert (xlco.pooling, xlco.normalize, ours.sampling.pivot) == ("mean", True, "most")
     # In-batch negatives are computed at once and must fit on a GPU.
     assert xlco.pairs == {"tiny": 64, "small": 1024}.get(size, 2048)
     assert (ours.lr, ours.steps, ours.optimizer) == (theirs.lr, theirs.steps, theirs.optimizer)

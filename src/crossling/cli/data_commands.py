@@ -120,9 +120,8 @@ def clean(
         against=against,
     )
     report = xl.clean(xl.Corpora(corpora), out, rules, workers=workers, share=_parse_share(share))
-    _print_cleaning_report(
-        report, f"{out}: part {share} is done. The last part writes the corpora and {REPORT}.", json_
-    )
+    part_done = f"{out}: part {share} is done. The last part writes the corpora and {REPORT}."
+    _print_cleaning_report(report, json_, part_done)
 
 
 def vocab(

@@ -3,19 +3,25 @@
 To add a format, write its reader functions here and add one entry to `FORMATS`. Discovery of files, decompression and
 error messages follow from the table. For instance, pairs with a score in a third column (`pairs/en-fr.scored`):
 
-    def _read_scored_tsv(file: TextFile, pair: LanguagePair) -> Iterator[PairRow]:
-        for line in read_lines(file.path):
-            columns = line.split("\\t") if isinstance(line, str) else []
-            if len(columns) == 3 and float(columns[2]) > 0.5:
-                yield columns[0], columns[1]
-            else:
-                yield SkipReason.NOT_TWO_COLUMNS if columns else line
+    def _read_scored(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
+        return map_rows(_split_scored, read_lines(file.path))
 
-    FORMATS["scored"] = CorpusFormat(read_pairs=_read_scored_tsv)
+    def _split_scored(line: str) -> PairRow:
+        source, target, score = (*line.split("\\t"), "", "", "")[:3]
+        try:
+            return (source, target) if float(score) >= 0.5 else SkipReason.LOW_SCORE
+        except ValueError:
+            return SkipReason.NO_SCORE
 
-The key is the last suffix of the file name. A reader yields one item for every row. For a row that cannot be used it
-yields a `SkipReason`, under whose value the row is counted; a new reason goes into `SkipReason` (text_files.py). Add
-the ending to the samples in tests/corpora/test_formats.py and to docs/formats.md.
+    FORMATS["scored"] = CorpusFormat(read_pairs=_read_scored)
+
+- The key is the last suffix of the file name. A variant of an existing ending needs an ending of its own.
+- A reader yields one item for every row. For a row that cannot be used it yields a `SkipReason`, under whose value the
+  row is counted. A new reason is a new member of `SkipReason` (text_files.py).
+- Rows may depend on the name and the bytes of the file alone: `tokenize` and `clean` reuse results by `Source.digest`.
+  A value that users set, such as a threshold, is a field of the source and enters its digest.
+- Add the ending to the samples and to `test_endings_of_every_place` in tests/corpora/test_formats.py, and to
+  docs/formats.md.
 """
 
 from __future__ import annotations

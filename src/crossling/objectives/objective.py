@@ -23,7 +23,10 @@ ModuleBuilders = dict[str, Callable[[], nn.Module]]
 
 
 class Network(nn.Module):
-    """The encoder in training and the named modules of its objectives, each built once."""
+    """The encoder in training and the named modules of its objectives, each built once.
+
+    Checkpoints store the buffers of all modules. Processes do not exchange them, so each must compute the same values.
+    """
 
     def __init__(self, encoder: CrosslingModel, parts: Mapping[str, nn.Module]) -> None:
         super().__init__()
@@ -47,12 +50,25 @@ class Objective(ABC):
         """
 
     def prepare(self, net: Any, batches: Iterator[list[Batch]]) -> None:  # noqa: B027 - optional
-        """Prepare state before the first step, with the micro-batches of as many extra steps as needed."""
+        """Prepare state before the first step, with the micro-batches of as many extra steps as needed.
 
-    def after_step(self, net: Any) -> None:  # noqa: B027 - optional
-        """Update state without gradients: a momentum encoder, a queue, a schedule that counts steps in a buffer.
+        A resumed run restores the state from its checkpoint instead.
+        """
+
+    def after_step(self, net: Any, progress: float) -> None:  # noqa: B027 - optional
+        """Update state without gradients: a momentum encoder, a queue, a schedule.
 
         Called after every step for every objective, also after skipped steps and steps without its batches.
+
+        Args:
+            net: The network.
+            progress: Fraction of the steps of the run that are done.
+
+        Example:
+            A temperature that falls linearly to its end is a buffer of a module, which `loss` reads:
+
+                modules["temperature"] = lambda: Temperature(self.temperature)  # nn.Module with a buffer `value`
+                net.parts["temperature"].value.fill_(self.start + progress * (self.end - self.start))  # after_step
         """
 
 

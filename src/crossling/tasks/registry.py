@@ -2,8 +2,11 @@
 
 To add a data set, add ONE entry to a list below: `_CLASSIFICATION`, `_GLUE`, `_TAGGING` or `_QA`. It names the files
 (`FilePattern` with a reader of `readers.py`) and the labels; metrics, training data and hyperparameters only if they
-differ from the default. Everything else finds the data set by its name in `DATASETS`. A test compares the names with
-docs/benchmarks.md.
+differ from the default. For sentence pairs with a label in three columns, one file per split and language:
+
+    _classification("name", FilePattern("name/{split}-{language}.tsv", TableReader((0, 1), 2)), labels=("0", "1")),
+
+Everything else finds the data set by its name in `DATASETS`. A test compares the entries with docs/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ class CollapseMonitor:
                 "chance",
                 f"{term} does not distinguish translations from other sentences. Its bound on mutual information is"
                 f" {bound:.2f} nats, by chance 0, at most {max_bound:.2f}. All keys may be alike. Try a lower lr, or"
-                f" {term}.normalise=true with {term}.temperature=0.05 and {term}.pooling=mean.",
+                f" {term}.normalize=true with {term}.temperature=0.05 and {term}.pooling=mean.",
             )
         if frequency is not None and accuracy < CHANCE_RATIO * frequency:
             yield (

@@ -161,7 +161,7 @@ class StepResult:
     sums: Mapping[str, Tensor]  # of this process
     counts: Mapping[str, int]  # of all processes, as everything below
     tokens: int
-    norm: Tensor
+    metrics: Mapping[str, Tensor]  # scalars of the step; a row has their means
     skipped: Tensor  # 1: the step was skipped
 
 
@@ -172,7 +172,7 @@ class MetricsAccumulator:
         self.started = time.perf_counter()
         self.sums: dict[str, float] = {}  # of this process
         self.counts: dict[str, int] = {}
-        self.norms: list[float] = []
+        self.step_metrics: dict[str, list[float]] = {}  # values of each step
         self.tokens = 0
         self.waited = 0.0  # seconds that this process waited for data
         self._on_device: list[StepResult] = []
@@ -186,7 +186,7 @@ class MetricsAccumulator:
     def means(self) -> dict[str, float]:
         """Return the means over all processes. All of them must call it."""
         means = {name: value / max(1, self.counts[name]) for name, value in self._global_sums().items()}
-        return {**means, "gradient_norm": sum(self.norms) / len(self.norms)} if self.norms else {}
+        return means | {name: sum(values) / len(values) for name, values in self.step_metrics.items()}
 
     def seconds(self) -> float:
         """Return the seconds since the last row."""
@@ -207,18 +207,19 @@ class MetricsAccumulator:
             for name, value in zip(result.sums, values, strict=True):
                 self.sums[name] = self.sums.get(name, 0.0) + value
                 self.counts[name] = self.counts.get(name, 0) + result.counts[name]
-            self.norms.append(float(result.norm))
+            for name, metric in result.metrics.items():
+                self.step_metrics.setdefault(name, []).append(float(metric))
         sums = all_reduce_sum(torch.tensor([*self.sums.values()], dtype=torch.float64)).tolist()
         return dict(zip(self.sums, sums, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint between two rows, for any world size."""
-        state = {"sums": self._global_sums(), "counts": self.counts, "norms": self.norms}
+        state = {"sums": self._global_sums(), "counts": self.counts, "step_metrics": self.step_metrics}
         return {**state, "tokens": self.tokens, "seconds": self.seconds(), "waited": self.waited}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""
         self.sums = {name: value if is_main_process() else 0.0 for name, value in state["sums"].items()}
-        self.counts, self.norms, self.tokens = state["counts"], state["norms"], state["tokens"]
+        self.counts, self.step_metrics, self.tokens = state["counts"], state["step_metrics"], state["tokens"]
         self.started -= state["seconds"]
         self.waited = state["waited"]

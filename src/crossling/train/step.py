@@ -88,8 +88,8 @@ class TrainStep:
         skipped = self.gradient_guard.update(norm, self.schedule.max_norm_ratio)
         self._update_weights(step, skipped)
         for objective in self.objectives.values():
-            objective.after_step(net)
-        return StepResult(sums, counts, tokens, norm, skipped)
+            objective.after_step(net, progress=(step + 1) / self.schedule.steps)
+        return StepResult(sums, counts, tokens, metrics={"gradient_norm": norm}, skipped=skipped)
 
     def _add_gradient(
         self, objective: Objective, batch: Batch, factors: Mapping[str, float], is_last: bool

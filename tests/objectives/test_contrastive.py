@@ -40,7 +40,7 @@ class SlowXLCo:
         states = slow.states(encoder, ids)[self.objective.layer]
         pooled = states[0] if self.objective.pooling == "cls" else states.sum(0) / len(ids)
         vector = slow.linear(pooled, projection)
-        return vector / vector.pow(2).sum().sqrt() if self.objective.normalise else vector
+        return vector / vector.pow(2).sum().sqrt() if self.objective.normalize else vector
 
     def query(self, net: Network, ids: Tensor) -> Tensor:
         return self.g(net.encoder, net.parts["projection"], ids)
@@ -113,12 +113,12 @@ def assert_queues_are_equal(net: Network, expected: SlowXLCo) -> None:
     ("objective", "norm"),
     [
         (EQUATION_6, "post"),
-        (replace(EQUATION_6, symmetric=True, normalise=True, temperature=0.1, pooling="mean", layer=3), "post"),
+        (replace(EQUATION_6, symmetric=True, normalize=True, temperature=0.1, pooling="mean", layer=3), "post"),
         (replace(EQUATION_6, mixup=True, rate=0.3), "pre"),
         (replace(EQUATION_6, momentum=0.7), "post"),
         (replace(EQUATION_6, momentum=0.7, symmetric=True, pooling="mean", layer=0), "pre"),
         (replace(QUEUE, momentum=0.0), "post"),
-        (replace(QUEUE, momentum=0.0, symmetric=True, normalise=True, temperature=0.1), "post"),
+        (replace(QUEUE, momentum=0.0, symmetric=True, normalize=True, temperature=0.1), "post"),
         (QUEUE, "post"),
         (replace(QUEUE, mixup=True, rate=0.3), "post"),
         (replace(QUEUE, queue=3, pooling="mean"), "pre"),
@@ -160,7 +160,7 @@ def test_whole_steps_equal_the_equations_in_value_and_gradient(objective: XLCo, 
             for parameter in net.parameters():
                 if parameter.requires_grad:
                     parameter += 0.05 * torch.randn(parameter.shape)
-        objective.after_step(net)
+        objective.after_step(net, progress=0.0)
         if objective.queue:
             expected.enter(keys)
             assert_queues_are_equal(net, expected)
@@ -236,7 +236,7 @@ def test_keys_enter_the_queue_after_the_step() -> None:
     losses = [QUEUE.loss(net, batch)["xlco"].item() for batch in (first, *rest, first)]
     assert losses[0] == losses[-1]  # what came before in the step is no negative
     assert torch.equal(net.parts["queue"].keys_AD, before)
-    QUEUE.after_step(net)
+    QUEUE.after_step(net, progress=0.0)
     assert not torch.equal(net.parts["queue"].keys_AD, before)
 
 
@@ -252,8 +252,8 @@ def test_micro_batches_change_neither_loss_nor_gradient_nor_queue() -> None:
     for name, value in whole.items():
         assert_close(added(parts, name), value)
     slow.same_gradients(slow.gradients(other, added(parts, "xlco")), slow.gradients(one, whole["xlco"]))
-    objective.after_step(one)
-    objective.after_step(other)
+    objective.after_step(one, progress=0.0)
+    objective.after_step(other, progress=0.0)
     for name, values in one.state_dict().items():
         assert_close(other.state_dict()[name], values, msg=name)
 
@@ -286,7 +286,7 @@ def test_the_default_layer_is_the_universal_layer() -> None:
 
 def test_scores_are_computed_in_float32_under_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cosines of two vectors, divided by 0.05: bfloat16 would leave a few dozen values."""
-    objective = replace(EQUATION_6, temperature=0.05, normalise=True)
+    objective = replace(EQUATION_6, temperature=0.05, normalize=True)
     net, batch = network(objective), pair_batch(objective, pairs=40)
     query, key = torch.randn(40, 16), torch.randn(40, 16)
     vectors = {"query": F.normalize(query, dim=-1), "key": F.normalize(key, dim=-1)}

@@ -14,7 +14,7 @@ negatives of each other, neither in the batch nor in the queue.
 
 The loss maximizes a lower bound of mutual information (Eq. 4), which is logged beside it: I(c1; c2) >= log |N| - L.
 
-With `temperature = 1`, not normalised and not symmetric, this is exactly Eq. 6. Temperature, a projection without bias,
+With `temperature = 1`, not normalized and not symmetric, this is exactly Eq. 6. Temperature, a projection without bias,
 and masked inputs are from the authors' code and not in the paper.
 """
 # N pairs of a micro-batch, A candidates or keys in the queue, R rows of W tokens, P tokens in all, D width
@@ -41,6 +41,7 @@ from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.mlm import mask_tokens
+from crossling.objectives.momentum import KeyQueue, build_key_encoder, update_moving_average
 from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
@@ -58,7 +59,7 @@ class XLCo(PretrainingObjective):
     queue: Annotated[int, Bounds(at_least=0, at_most=2**24)] = 131_072  # negative keys, |N| - 1; 0: in-batch negatives
     mixup: bool = True
     temperature: Annotated[float, POSITIVE] = 0.25  # tau
-    normalise: bool = False  # cosine instead of dot product
+    normalize: bool = False  # cosine instead of dot product
     symmetric: bool = False  # mean of c1 to c2 and c2 to c1
     pooling: Literal["cls", "mean"] = "cls"  # mean: not deterministic on CUDA
     rate: Annotated[float, PROBABILITY] = 0.15  # masking rate on both sides
@@ -79,7 +80,7 @@ class XLCo(PretrainingObjective):
         sized = cls(pairs=pairs, queue=64 * pairs, length=length)
         if pairs >= cls.pairs:
             return sized
-        return replace(sized, momentum=0.99, pooling="mean", normalise=True, temperature=0.05)
+        return replace(sized, momentum=0.99, pooling="mean", normalize=True, temperature=0.05)
 
     @property
     def example_order(self) -> str:
@@ -156,7 +157,7 @@ class XLCo(PretrainingObjective):
                     queue.shift()
                     progress.update(queue.filled, "keys")
 
-    def after_step(self, net: Network) -> None:
+    def after_step(self, net: Network, progress: float) -> None:  # noqa: ARG002
         """Add the keys of the step to the queue, and update the key encoder."""
         if self.queue:
             net.parts["queue"].shift()
@@ -167,7 +168,7 @@ class XLCo(PretrainingObjective):
         rows_N2 = batch["rows"]
         directions = [("query", "key"), ("key", "query")][: 2 if self.symmetric else 1]
         vectors = {side: self.represent(net, batch, side) for side, _ in directions}
-        sums = []
+        sums: list[dict[str, Tensor]] = []
         for query_side, key_side in directions:
             if self.queue or self.momentum:
                 key_ND = self._keys(net, batch, key_side)
@@ -176,10 +177,9 @@ class XLCo(PretrainingObjective):
             if self.queue and query_side == "query":
                 net.parts["queue"].add(key_ND, rows_N2)
             sums.append(self._contrastive_sums(net, vectors[query_side], key_ND, rows_N2))
-        loss, correct, bound = (sum(values) / len(directions) for values in zip(*sums, strict=True))
-        return {"xlco": loss, "xlco_accuracy": correct, "xlco_bound": bound}
+        return {name: torch.stack([each[name] for each in sums]).sum(0) / len(sums) for name in sums[0]}
 
-    def _contrastive_sums(self, net: Network, query_ND: Tensor, key_ND: Tensor, rows_N2: Tensor) -> tuple[Tensor, ...]:
+    def _contrastive_sums(self, net: Network, query_ND: Tensor, key_ND: Tensor, rows_N2: Tensor) -> dict[str, Tensor]:
         """Return the loss, how many queries rank their translation first, and the bound on mutual information."""
         with torch.autocast(query_ND.device.type, enabled=False):
             if self.queue:  # the translation is candidate 0, followed by the queue
@@ -196,7 +196,7 @@ class XLCo(PretrainingObjective):
         loss = F.cross_entropy(scores_NA, target_N, reduction="sum")
         correct = (scores_NA.argmax(-1) == target_N).sum()
         bound = (~excluded_NA).sum(1).log().sum() - loss.detach()
-        return loss, correct, bound
+        return {"xlco": loss, "xlco_accuracy": correct, "xlco_bound": bound}
 
     @torch.no_grad()
     def _keys(self, net: Network, batch: Batch, side: str) -> Tensor:
@@ -218,7 +218,7 @@ class XLCo(PretrainingObjective):
             pooled_ND = sum_ND.index_add(0, segment_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
         with torch.autocast(pooled_ND.device.type, enabled=False):  # cosine / 0.05 needs more digits than bfloat16 has
             vector_ND = projection(pooled_ND.float())
-        return F.normalize(vector_ND, dim=-1) if self.normalise else vector_ND
+        return F.normalize(vector_ND, dim=-1) if self.normalize else vector_ND
 
     def _layer(self, encoder: CrosslingModel) -> int:
         return encoder.config.universal_layer if self.layer is None else self.layer
@@ -285,64 +285,3 @@ def choose_partners(corpus_N: np.ndarray, noise: KeyedRandom) -> np.ndarray:
     half = len(order_N) // 2
     joined_N2 = np.stack([order_N[:half], order_N[half : 2 * half]], 1)
     return joined_N2[np.argsort(joined_N2[:, 0])]  # in sampling order, which does not depend on the corpora
-
-
-# Momentum contrastive learning, MoCo (He et al. 2019; InfoXLM §3.3): a key encoder and its queue.
-
-
-def build_key_encoder(encoder: CrosslingModel, layers: int) -> CrosslingModel:
-    """Return a copy of the first layers of an encoder, without dropout and without gradients."""
-    shape = {"num_hidden_layers": layers, "universal_layer": layers, "cross_attention": False}
-    copy = CrosslingModel(encoder.config.replace(**shape, dropout=0.0, attention_dropout=0.0))
-    if layers < len(encoder.blocks):
-        copy.final_norm = None
-    update_moving_average(copy, encoder, 0.0)
-    return copy.requires_grad_(False)
-
-
-@torch.no_grad()
-def update_moving_average(average: nn.Module, source: nn.Module, momentum: float) -> None:
-    """Set average <- momentum x average + (1 - momentum) x source, for the parameters that both have."""
-    weights: dict[str, Tensor] = dict(source.named_parameters())
-    if isinstance(source, CrosslingModel):  # whose token table may be a sum of two
-        weights["embeddings.tokens.weight"] = source.embeddings.tokens.weight
-    for name, parameter in average.named_parameters():
-        parameter.lerp_(weights[name].to(parameter.dtype), 1 - momentum)
-
-
-class KeyQueue(nn.Module):
-    """First-in, first-out queue of keys and the corpus rows they are from."""
-
-    def __init__(self, length: int, width: int) -> None:
-        super().__init__()
-        self.keys_AD = nn.Buffer(torch.zeros(length, width))
-        self.rows_A2 = nn.Buffer(torch.full((length, 2), -1))
-        self.seen = nn.Buffer(torch.zeros((), dtype=torch.long))
-        self._added: list[tuple[Tensor, Tensor]] = []
-
-    @property
-    def filled(self) -> int:
-        """Number of keys in the queue."""
-        return min(int(self.seen), len(self.keys_AD))
-
-    def add(self, key_ND: Tensor, rows_N2: Tensor) -> None:
-        """Add the keys of a micro-batch. They enter the queue at the end of the step, so its split has no effect."""
-        self._added.append((key_ND.detach(), rows_N2))
-
-    def shift(self) -> None:
-        """Replace the oldest keys by those of the step, gathered from all processes in the order of micro-batches.
-
-        A key that is not finite leaves its slot unchanged.
-        """
-        if not self._added:
-            return
-        gathered = [[all_gather_rows(values)[0] for values in added] for added in self._added]
-        self._added.clear()
-        key_ND, rows_N2 = (torch.cat(values) for values in zip(*gathered, strict=True))
-        length, new = len(self.keys_AD), len(key_ND)
-        slot_N = (self.seen + torch.arange(new, device=key_ND.device)[-length:]) % length
-        key_ND, rows_N2 = key_ND[-length:].to(self.keys_AD.dtype), rows_N2[-length:]
-        finite_N1 = key_ND.isfinite().all(1, keepdim=True)
-        self.keys_AD[slot_N] = torch.where(finite_N1, key_ND, self.keys_AD[slot_N])
-        self.rows_A2[slot_N] = torch.where(finite_N1, rows_N2, self.rows_A2[slot_N])
-        self.seen.add_(new)

@@ -1,0 +1,68 @@
+"""Momentum contrastive learning, MoCo (He et al. 2019; InfoXLM §3.3): the key encoder and its queue."""
+# N keys of a step, A keys in the queue, D width
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from crossling.core.distributed import all_gather_rows
+from crossling.model.encoder import CrosslingModel
+
+
+def build_key_encoder(encoder: CrosslingModel, layers: int) -> CrosslingModel:
+    """Return a copy of the first layers of an encoder, without dropout and without gradients."""
+    shape = {"num_hidden_layers": layers, "universal_layer": layers, "cross_attention": False}
+    copy = CrosslingModel(encoder.config.replace(**shape, dropout=0.0, attention_dropout=0.0))
+    if layers < len(encoder.blocks):
+        copy.final_norm = None
+    update_moving_average(copy, encoder, 0.0)
+    return copy.requires_grad_(False)
+
+
+@torch.no_grad()
+def update_moving_average(average: nn.Module, source: nn.Module, momentum: float) -> None:
+    """Set average <- momentum x average + (1 - momentum) x source, for the parameters that both have."""
+    weights: dict[str, Tensor] = dict(source.named_parameters())
+    if isinstance(source, CrosslingModel):  # whose token table may be a sum of two
+        weights["embeddings.tokens.weight"] = source.embeddings.tokens.weight
+    for name, parameter in average.named_parameters():
+        parameter.lerp_(weights[name].to(parameter.dtype), 1 - momentum)
+
+
+class KeyQueue(nn.Module):
+    """First-in, first-out queue of keys and the corpus rows they are from."""
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.keys_AD = nn.Buffer(torch.zeros(length, width))
+        self.rows_A2 = nn.Buffer(torch.full((length, 2), -1))
+        self.seen = nn.Buffer(torch.zeros((), dtype=torch.long))
+        self._added: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def filled(self) -> int:
+        """Number of keys in the queue."""
+        return min(int(self.seen), len(self.keys_AD))
+
+    def add(self, key_ND: Tensor, rows_N2: Tensor) -> None:
+        """Add the keys of a micro-batch. They enter the queue at the end of the step, so its split has no effect."""
+        self._added.append((key_ND.detach(), rows_N2))
+
+    def shift(self) -> None:
+        """Replace the oldest keys by those of the step, gathered from all processes in the order of micro-batches.
+
+        A key that is not finite leaves its slot unchanged.
+        """
+        if not self._added:
+            return
+        gathered = [[all_gather_rows(values)[0] for values in added] for added in self._added]
+        self._added.clear()
+        key_ND, rows_N2 = (torch.cat(values) for values in zip(*gathered, strict=True))
+        length, new = len(self.keys_AD), len(key_ND)
+        slot_N = (self.seen + torch.arange(new, device=key_ND.device)[-length:]) % length
+        key_ND, rows_N2 = key_ND[-length:].to(self.keys_AD.dtype), rows_N2[-length:]
+        finite_N1 = key_ND.isfinite().all(1, keepdim=True)
+        self.keys_AD[slot_N] = torch.where(finite_N1, key_ND, self.keys_AD[slot_N])
+        self.rows_A2[slot_N] = torch.where(finite_N1, rows_N2, self.rows_A2[slot_N])
+        self.seen.add_(new)
