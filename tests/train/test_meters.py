@@ -1,4 +1,4 @@
-"""Training cost and ETA."""
+"""Training cost, ETA, and metrics between two rows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.train.meters import EtaMeter, Machine, RareEvent, TrainingCost
+from crossling.train.meters import EtaMeter, Machine, MetricsAccumulator, RareEvent, StepResult, TrainingCost
 
 FLOPS = {"full": 10.0, "paper": 6.0}
 ONE, TWO, CPU = Machine("1 x GPU", 100.0), Machine("2 x GPU", 200.0), Machine("a processor", None)
@@ -169,3 +170,27 @@ def test_probes_can_be_added_when_a_run_is_resumed() -> None:
     assert probed.seconds_left(12) == pytest.approx(truth(12, 60, 2.0))
     without.load_state_dict(probed.state_dict())
     assert without.seconds_left(12) == pytest.approx(48 * 2.0 + 12 * SAVE)
+
+
+def step_result(loss: float, norm: float, skipped: bool = False) -> StepResult:
+    metrics = {"gradient_norm": torch.tensor(norm), "update_norm": torch.tensor(norm / 2)}
+    return StepResult({"mlm": torch.tensor(loss)}, {"mlm": 2}, 10, metrics, torch.tensor(skipped))
+
+
+def test_a_row_has_the_means_of_sums_and_step_metrics_without_skipped_steps() -> None:
+    metrics = MetricsAccumulator()
+    metrics.add(step_result(6.0, 1.0))
+    metrics.add(step_result(float("nan"), float("inf"), skipped=True))
+    metrics.add(step_result(2.0, 3.0))
+    assert metrics.means() == {"mlm": 2.0, "gradient_norm": 2.0, "update_norm": 1.0}
+    assert metrics.tokens == 30
+
+
+def test_metrics_between_two_rows_are_restored_from_a_checkpoint() -> None:
+    first, resumed = MetricsAccumulator(), MetricsAccumulator()
+    first.add(step_result(6.0, 1.0))
+    resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    for metrics in (first, resumed):
+        metrics.add(step_result(2.0, 3.0))
+    assert resumed.means() == first.means()
+    assert resumed.tokens == first.tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from crossling.data.batches import Batches
 from crossling.data.shards import Shards
-from crossling.objectives import Network
+from crossling.objectives import TRTD, Network
 from crossling.recipes.network import build_network
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
@@ -132,3 +133,17 @@ def test_another_seed_gives_other_losses(
 ) -> None:
     pretrain(full_recipe.replace(seed=1), shards, tmp_path / "other")
     assert rows(tmp_path / "other")[0]["mlm"] != rows(uninterrupted)[0]["mlm"]
+
+
+def test_objectives_get_the_progress_of_the_run_also_after_a_resume(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = full_recipe.set(["steps=4", "checkpoint_every=2"])
+    found: list[float] = []
+    monkeypatch.setattr(TRTD, "after_step", lambda _self, _net, progress: found.append(progress))
+    pretrain(recipe, shards, tmp_path / "run")
+    assert found == [0.25, 0.5, 0.75, 1.0]
+    found.clear()
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "0000004")
+    pretrain(recipe, shards, tmp_path / "run")
+    assert found == [0.75, 1.0]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from crossling.core.errors import BadInput, suggestion
+from crossling.core.errors import BadInput, prefix_errors, suggestion
 from crossling.core.settings import AT_LEAST_1, POSITIVE, check_bounds, from_dict
 from crossling.finetune.finetune_settings import finetune_grid
 from crossling.recipes import get_recipe
@@ -191,7 +191,8 @@ def _check(plan: LabPlan, where: str) -> None:
         _check_name("run", run, plan.runs, f"{where}: finetune")
     for task, settings in plan.finetune.tasks.items():
         _check_name("task", task, DATASETS, f"{where}: finetune")
-        prefix_errors(f"{where}: finetune: {task}", lambda: finetune_grid(DATASETS[task], None, settings))  # noqa: B023 - called at once
+        with prefix_errors(f"{where}: finetune: {task}"):
+            finetune_grid(DATASETS[task], None, settings)
     for claim in plan.claims:
         _check_claim(plan, claim, f"{where}: claim {claim.claim!r}")
 
@@ -209,7 +210,8 @@ def _check_run(plan: LabPlan, run: str, where: str) -> None:
     _check_name("vocabulary", run_plan.vocab, ALLOCATIONS, f"{where}: run {run}")
     if run_plan.vocab != ALLOCATIONS[0] and plan.synthetic is None:
         raise BadInput(f"{where}: run {run}: only plans with 'synthetic' languages build vocabularies. Remove 'vocab'.")
-    prefix_errors(f"{where}: run {run}", lambda: plan.recipe(run).check())
+    with prefix_errors(f"{where}: run {run}"):
+        plan.recipe(run).check()
 
 
 def _check_claim(plan: LabPlan, claim: PaperClaim, where: str) -> None:
@@ -244,14 +246,6 @@ def _check_differences(claim: PaperClaim, differences: Sequence[str], where: str
 def _check_name(kind: str, name: str, known: Iterable[str], where: str) -> None:
     if name not in known:
         raise BadInput(f"{where}: there is no {kind} {name!r}{suggestion(name, known)}")
-
-
-def prefix_errors(where: str, check: Callable[[], object]) -> None:
-    """Call `check` and put `where` in front of the message of a BadInput."""
-    try:
-        check()
-    except BadInput as error:
-        raise BadInput(f"{where}: {error}") from None
 
 
 def _part(assignment: str) -> str:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, prefix_errors
 from crossling.core.files import write_json
 from crossling.core.hardware import library_versions
 from crossling.data.shards import Shards
@@ -20,7 +20,7 @@ from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.probes import Probe, make_retrieval_probe
 from crossling.finetune.finetune import finetune
 from crossling.inference.load import load
-from crossling.lab.lab_plan import RETRIEVAL, LabPlan, RunPlan, prefix_errors
+from crossling.lab.lab_plan import RETRIEVAL, LabPlan, RunPlan
 from crossling.recipes.network import (
     build_meta_network,
     flops_per_token,
@@ -105,7 +105,8 @@ class LabRun:
     def check(self) -> None:
         """Raise BadInput if the shards do not suffice, or if the folder has other settings."""
         if self.cost is None:
-            prefix_errors(f"run {self.name}", self._check_recipe)
+            with prefix_errors(f"run {self.name}"):
+                self._check_recipe()
         if self.started_recipe is not None:
             RunFolder(self.folder, self.recipe.dump(), self.shards.fingerprint)
         for task, record in self._records.items():
