@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crossling.core.files import atomic_file, atomic_folder, write_json
+from crossling.core.errors import BadInput
+from crossling.core.files import atomic_file, atomic_folder, check_format, write_json
 
 
 def fail_half_way(file: Path) -> None:
@@ -131,3 +132,10 @@ def test_several_threads_can_write_one_folder(tmp_path: Path) -> None:
             done.result()
     assert names(tmp_path) == ["folder"]
     assert (tmp_path / "folder" / "a").read_text() == (tmp_path / "folder" / "b").read_text()
+
+
+@pytest.mark.parametrize("found", [1, 3, "2", None, True, [2], {"a": 2}, "line\nbreak" * 9])
+def test_another_format_version_gives_one_line_with_the_fix(found: object) -> None:
+    check_format("x.json", 2, 2, "Run it again.")
+    with pytest.raises(BadInput, match=r"^x\.json: format version .{1,40}, expected 2\. Run it again\.$"):
+        check_format("x.json", found, 2, "Run it again.")

@@ -101,7 +101,7 @@ def test_the_corpora_may_be_a_path(tmp_path: Path) -> None:
     assert Vocabulary.load(str(tmp_path / "vocab")).size == 21
 
 
-@pytest.mark.parametrize("report", ['{"size": 400, "made": {}}', '{"format": 3}', "[]", "no JSON"])
+@pytest.mark.parametrize("report", ['{"size": 400, "made": {}}', '{"format": 3}', '{"format": "2"}', "[]", "no JSON"])
 def test_a_vocabulary_of_another_format_names_the_command_that_makes_it(
     report: str, vocabulary: Vocabulary, scripts: Corpora, tmp_path: Path
 ) -> None:

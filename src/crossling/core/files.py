@@ -1,4 +1,4 @@
-"""Atomic writes: a temporary file or folder beside the target, then one rename."""
+"""Atomic writes (a temporary file or folder beside the target, then one rename), JSON and its format versions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from crossling.core.errors import BadInput
 
 
 @contextmanager
@@ -86,6 +88,19 @@ def write_json(path: Path, value: Any) -> None:
     """Write indented JSON atomically."""
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def check_format(where: object, found: object, expected: int, fix: str) -> None:
+    """Raise BadInput unless a file has the expected format version.
+
+    Args:
+        where: The file, the start of the message.
+        found: Stored version, of any type. Callers pass 1 for a file without a version.
+        expected: Version that this release reads.
+        fix: Sentence that names the command that makes the file again.
+    """
+    if isinstance(found, bool) or found != expected:
+        raise BadInput(f"{where}: format version {found!r:.40}, expected {expected}. {fix}")
 
 
 def link_or_copy(source: Path, target: Path) -> None:

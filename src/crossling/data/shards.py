@@ -26,7 +26,7 @@ import torch
 from numpy.lib import format as npy
 
 from crossling.core.errors import BadInput
-from crossling.core.files import read_json
+from crossling.core.files import check_format, read_json
 from crossling.core.progress import track
 from crossling.core.resumable import file_fingerprint
 
@@ -206,8 +206,7 @@ class Shards:
         except (ValueError, TypeError, KeyError):
             version, complete = SHARD_FORMAT, False
         fix = "Create them again with crossling tokenize."
-        if version != SHARD_FORMAT:
-            raise BadInput(f"{path}: shards of format {version}, expected {SHARD_FORMAT}. {fix}")
+        check_format(path, version, SHARD_FORMAT, fix)
         if not complete:
             raise BadInput(f"{path}: these shards are damaged. {fix}")
         return cls(Path(path), manifest)

@@ -24,7 +24,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerFast
 
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_folder, read_json, write_json
+from crossling.core.files import atomic_folder, check_format, read_json, write_json
 from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
 from crossling.vocabulary import text_normalization, unigram
@@ -326,16 +326,13 @@ def read_report(folder: Path) -> dict[str, Any] | None:
     file = folder / REPORT
     if not file.is_file():
         return None
+    fix = "Make the vocabulary again with `crossling vocab`."
     try:
         report: dict[str, Any] = read_json(file)
         version = report.get("format", 1)
     except (ValueError, AttributeError):
-        raise BadInput(f"{file}: not readable. Make the vocabulary again with `crossling vocab`.") from None
-    if version != VOCABULARY_FORMAT:
-        raise BadInput(
-            f"{file}: vocabulary format {version}, expected {VOCABULARY_FORMAT}."
-            " Make the vocabulary again with `crossling vocab`."
-        )
+        raise BadInput(f"{file}: not readable. {fix}") from None
+    check_format(file, version, VOCABULARY_FORMAT, fix)
     return report
 
 
