@@ -227,6 +227,13 @@ def test_shards_of_another_format_are_refused(copy: Shards, number: object) -> N
         Shards.open(copy.path)
 
 
+@pytest.mark.parametrize("report", ["{}", '{"format": 1}', '{"format": "3"}', "[]"])
+def test_shards_with_a_vocabulary_of_another_format_are_refused(copy: Shards, report: str) -> None:
+    (copy.vocabulary_path / "vocab.json").write_text(report, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"vocab\.json: .*\. Create the shards again with crossling tokenize\.$"):
+        Shards.open(copy.path)
+
+
 def test_shards_without_their_vocabulary_are_refused(copy: Shards) -> None:
     (copy.vocabulary_path / "sentencepiece.model").unlink()
     with pytest.raises(BadInput, match="Create them again"):

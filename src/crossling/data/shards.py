@@ -29,6 +29,7 @@ from crossling.core.errors import BadInput
 from crossling.core.files import check_format, read_json
 from crossling.core.progress import track
 from crossling.core.resumable import file_fingerprint
+from crossling.vocabulary.vocabulary import read_report
 
 SHARD_FORMAT = 2
 ROWS_PER_BLOCK = 512  # rows whose presence is counted together
@@ -189,7 +190,7 @@ class Shards:
             The shards. Arrays are mapped when they are used first.
 
         Raises:
-            BadInput: If the folder has no shards, damaged ones, or shards of another format.
+            BadInput: If the folder has no shards, damaged ones, or shards or a vocabulary of another format.
 
         Example:
             >>> xl.Shards.open("shards").vocabulary_size
@@ -209,6 +210,7 @@ class Shards:
         check_format(path, version, SHARD_FORMAT, fix)
         if not complete:
             raise BadInput(f"{path}: these shards are damaged. {fix}")
+        read_report(Path(path) / "vocab", "Create the shards again with crossling tokenize.")  # runs copy it
         return cls(Path(path), manifest)
 
     @property

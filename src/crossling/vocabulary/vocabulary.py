@@ -321,12 +321,11 @@ def check_special_tokens(entries: Sequence[str], where: object, fix: str) -> Non
         )
 
 
-def read_report(folder: Path) -> dict[str, Any] | None:
+def read_report(folder: Path, fix: str = "Make the vocabulary again with `crossling vocab`.") -> dict[str, Any] | None:
     """Return the content of vocab.json, or None if there is none; BadInput for another format version."""
     file = folder / REPORT
     if not file.is_file():
         return None
-    fix = "Make the vocabulary again with `crossling vocab`."
     try:
         report: dict[str, Any] = read_json(file)
         version = report.get("format", 1)
