@@ -263,6 +263,9 @@ def test_invalid_input_is_refused(tmp_path: Path, corpora_folder: Path) -> None:
     (tmp_path / "check.json").write_text("[]")
     with pytest.raises(BadInput, match=r"check\.json: not a report"):
         check(corpora, out=tmp_path)
+    (tmp_path / "check.json").write_text('{"key": "", "rules": {}}')
+    with pytest.raises(BadInput, match=r"check\.json: format version 1, expected 2\. Run crossling check with a new"):
+        check(corpora, out=tmp_path)
     broken = write(tmp_path / "broken", {"multi/a/en.txt": "a\nb\n", "multi/a/de.txt": "a\n"})
     with pytest.raises(BadInput, match="same number of lines"):
         check(broken)

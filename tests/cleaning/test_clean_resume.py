@@ -172,6 +172,9 @@ def test_foreign_files_are_never_overwritten(noisy: Path, tmp_path: Path) -> Non
     (out / "cleaning.json").write_text("{}")
     with pytest.raises(BadInput, match="not a report of crossling clean"):
         clean(corpora, out, ALL_RULES)
+    (out / "cleaning.json").write_text(json.dumps(json.loads(before["cleaning.json"]) | {"format": "3"}))
+    with pytest.raises(BadInput, match=r"format version '3', expected 2\. Run crossling clean with a new"):
+        clean(corpora, out, ALL_RULES)
     assert contents(out) | {"cleaning.json": before["cleaning.json"]} == before
 
 

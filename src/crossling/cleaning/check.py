@@ -17,9 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from crossling.cleaning.rules import ALL_RULES, MIN_PAIRS
-from crossling.cleaning.survey import CorpusSurvey, require_report, run_stages, sum_by_language
+from crossling.cleaning.scan import CLEANING_FORMAT
+from crossling.cleaning.survey import CorpusSurvey, read_report, run_stages, sum_by_language
 from crossling.core.errors import BadInput
-from crossling.core.files import read_json, write_json
+from crossling.core.files import write_json
 from crossling.core.jobs import Share
 from crossling.core.resumable import PARTS_FOLDER
 from crossling.corpora.corpus import Corpora
@@ -70,10 +71,8 @@ def check(
     survey = CorpusSurvey(corpora, rules, False, out)
     file = out / REPORT
     if file.is_file():
-        with require_report(file, "crossling check"):
-            report: dict[str, Any] = read_json(file)
-            key, _ = report["key"], report["rules"]
-        if key == survey.key(survey.current_sources()):
+        report = read_report(file, "crossling check", "key", "rules")
+        if report["key"] == survey.key(survey.current_sources()):
             return report
     if not run_stages(survey.stages(), workers, share):
         return None
@@ -92,6 +91,7 @@ def _create_report(survey: CorpusSurvey) -> dict[str, Any]:
     for languages, count in survey.pair_counts(is_kept=False).items():
         pairs.update(dict.fromkeys(languages, count))
     return {
+        "format": CLEANING_FORMAT,
         "key": survey.key(survey.scanned_sources()),
         "rules": survey.rules.to_json(),
         "corpora": findings,

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from crossling.cleaning.rules import TOO_FEW_PAIRS, Rules
-from crossling.cleaning.scan import CorpusPart, cleaning_key, stored_entry
-from crossling.cleaning.survey import CorpusSurvey, Stage, StageJob, require_report, run_stages, sum_by_language
+from crossling.cleaning.scan import CLEANING_FORMAT, CorpusPart, cleaning_key, stored_entry
+from crossling.cleaning.survey import CorpusSurvey, Stage, StageJob, read_report, run_stages, sum_by_language
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_folder, link_or_copy, read_json, write_json
+from crossling.core.files import atomic_folder, link_or_copy, write_json
 from crossling.core.jobs import Share
 from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus
@@ -82,17 +82,15 @@ def _find_finished(survey: CorpusSurvey, out: Path) -> dict[str, Any] | None:
     check_output_folder(out, holds=[REPORT, PARTS_FOLDER], command="crossling clean")
     if not (out / REPORT).exists():
         return None
-    with require_report(out / REPORT, "crossling clean"):
-        report: dict[str, Any] = read_json(out / REPORT)
-        key, sources = report["key"], report["sources"]
-        files = {out / name: size for name, size in dict(report["files"]).items()}
+    report = read_report(out / REPORT, "crossling clean", "key", "sources", "files")
+    files = {out / name: size for name, size in report["files"].items()}
     foreign = {file for kind in KINDS for file in (out / kind).rglob("*") if file.is_file()} - files.keys()
     if foreign:
         raise BadInput(f"{min(foreign)}: not written by crossling clean. Move it, or give a new or an empty folder.")
-    if sources != survey.current_sources():
+    if report["sources"] != survey.current_sources():
         raise BadInput(f"{out}: has cleaned text of other corpora. Give a new or an empty folder.")
     is_complete = all(file.is_file() and file.stat().st_size == size for file, size in files.items())
-    return report if is_complete and key == survey.key(sources) else None
+    return report if is_complete and report["key"] == survey.key(report["sources"]) else None
 
 
 # ---- selection of corpora ------------------------------------------------------------------------------------
@@ -222,6 +220,7 @@ def _create_report(survey: CorpusSurvey, selection: dict[str, Any], files: dict[
         if reason := selection["removed"].get(row["corpus"]):
             row["reasons"][reason], row["kept"] = row["kept"], 0
     return {
+        "format": CLEANING_FORMAT,
         "key": survey.key(sources),
         "sources": sources,
         "rules": survey.rules.to_json(),

@@ -8,8 +8,7 @@ FOLDER/index/              sentences of the benchmarks
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
@@ -21,8 +20,17 @@ import numpy as np
 from crossling.cleaning.apply_rules import apply_rules
 from crossling.cleaning.contamination import BenchmarkIndex, benchmark_fingerprint, build_index
 from crossling.cleaning.rules import BLANK, Rules
-from crossling.cleaning.scan import CorpusPart, cleaning_key, corpus_parts, open_array, scan_part, stored_entry
+from crossling.cleaning.scan import (
+    CLEANING_FORMAT,
+    CorpusPart,
+    cleaning_key,
+    corpus_parts,
+    open_array,
+    scan_part,
+    stored_entry,
+)
 from crossling.core.errors import BadInput
+from crossling.core.files import check_format, read_json
 from crossling.core.jobs import Job, Share, run_jobs
 from crossling.core.resumable import PARTS_FOLDER, read_entry
 from crossling.corpora.corpus import Corpora
@@ -222,13 +230,16 @@ class CorpusSurvey:
         ]
 
 
-@contextmanager
-def require_report(file: Path, command: str) -> Iterator[None]:
-    """Raise BadInput if a file that is read in this block has no JSON object with the keys of a report."""
+def read_report(file: Path, command: str, *keys: str) -> dict[str, Any]:
+    """Read a report of `check` or `clean`; BadInput for another file or format version."""
+    fix = f"Run {command} with a new or an empty folder."
     try:
-        yield
+        report: dict[str, Any] = read_json(file)
+        _, version = [report[key] for key in keys], report.get("format", 1)
     except (ValueError, TypeError, KeyError):
-        raise BadInput(f"{file}: not a report of {command}. Give a new or an empty folder.") from None
+        raise BadInput(f"{file}: not a report of {command}. {fix}") from None
+    check_format(file, version, CLEANING_FORMAT, fix)
+    return report
 
 
 def sum_by_language(findings: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
