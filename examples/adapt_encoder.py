@@ -38,8 +38,8 @@ def adapt(
         settings: Further `key=value` settings of the recipe.
     """
     source = xl.Corpora(corpora)
-    size = xl.vocab(source, None, out / "old-vocab", source=model).size
-    xl.vocab(source, size + new_entries, out / "vocab", source=model, extend=True)
+    size = xl.vocab(source, out / "old-vocab", from_=model).size
+    xl.vocab(source, out / "vocab", size=size + new_entries, from_=model, extend=True)
     shards = xl.tokenize(source, out / "vocab", out / "shards")
     initial = xl.InitialModel.load(model)
     recipe = xl.recipes.adapt_recipe(

@@ -109,8 +109,8 @@ def _prepare(options: argparse.Namespace) -> tuple[dict[str, str], xl.Shards]:
     if not (home / "shards" / "manifest.json").is_file():
         vocabulary = options.vocab or home / "vocab"
         if not (vocabulary / "sentencepiece.model").is_file():
-            xl.vocab(xl.Corpora(corpora), VOCABULARY_SIZE[options.size], vocabulary)
-        xl.tokenize(xl.Corpora(corpora), vocabulary, home / "shards", workers=options.workers)
+            xl.vocab(corpora, vocabulary, size=VOCABULARY_SIZE[options.size])
+        xl.tokenize(corpora, vocabulary, home / "shards", workers=options.workers)
     return json.loads(record.read_text(encoding="utf-8")), xl.Shards.open(home / "shards")
 
 

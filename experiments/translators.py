@@ -138,8 +138,8 @@ def prepare(options: argparse.Namespace) -> tuple[Path, Path, Path]:
     if not (home / "shards" / "manifest.json").is_file():
         vocabulary = options.vocab or home / "vocab"
         if not (vocabulary / "sentencepiece.model").is_file():
-            xl.vocab(xl.Corpora(corpora), VOCABULARY_SIZE[options.size], vocabulary)
-        xl.tokenize(xl.Corpora(corpora), vocabulary, home / "shards", workers=options.workers)
+            xl.vocab(corpora, vocabulary, size=VOCABULARY_SIZE[options.size])
+        xl.tokenize(corpora, vocabulary, home / "shards", workers=options.workers)
     return home, data, corpora
 
 

@@ -131,7 +131,7 @@ def _prepare_shards(out: Path, seed: int) -> Shards:
             return Shards.open(out / "shards")
     synth(out / "synth", sentences=SENTENCES, seed=seed)
     corpora = Corpora(out / "synth" / "corpora")
-    vocab(corpora, VOCABULARY_SIZE, out / "vocab", seed=seed)
+    vocab(corpora, out / "vocab", size=VOCABULARY_SIZE, seed=seed)
     return tokenize(corpora, out / "vocab", out / "shards")
 
 

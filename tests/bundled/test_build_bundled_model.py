@@ -157,7 +157,7 @@ def made(script: ModuleType, small_model: list[str], tmp_path_factory: pytest.Te
     found = BuildInputs(folder / "run", folder / "shards", folder / "corpora", benchmarks(folder / "data"))
     script.write_corpora(fill(folder / "pretrain", script), found.corpora, found.data)
     text = Corpora(found.corpora)
-    vocab(text, 60, folder / "vocab")
+    vocab(text, folder / "vocab", size=60)
     shards = tokenize(text, folder / "vocab", found.shards)
     scaled = ["mlm.length=32", "mlm.tokens=128", "steps=2", "lr=0.01", "optimizer.warmup=0", "model.layers=3"]
     train(get_recipe("xlm_r", "tiny").set([*small_model, *scaled]), shards, found.run)

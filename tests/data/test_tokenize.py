@@ -17,7 +17,7 @@ from crossling.corpora.corpus import Corpora
 from crossling.data import shard_writer
 from crossling.data import tokenize as module
 from crossling.data.shards import Shards
-from crossling.data.tokenize import tokenize, tokenize_share
+from crossling.data.tokenize import tokenize
 from crossling.vocabulary.vocabulary import Vocabulary
 
 from .small_corpora import (
@@ -71,7 +71,7 @@ def test_shares_in_any_order_write_the_same_bytes(
     out = tmp_path / "shards"
     for number in order:
         assert not (out / "manifest.json").exists()
-        last = tokenize_share(Corpora(source), vocab, out, Share(number, 3))
+        last = tokenize(Corpora(source), vocab, out, share=Share(number, 3))
         assert (last is not None) == (number == order[-1])
     assert last is not None
     assert last.manifest == small_shards.manifest
@@ -80,7 +80,7 @@ def test_shares_in_any_order_write_the_same_bytes(
 
 
 def test_more_shares_than_jobs(small_shards: Shards, source: Path, vocab: Path, tmp_path: Path) -> None:
-    found = [tokenize_share(Corpora(source), vocab, tmp_path / "shards", Share(number, 11)) for number in range(1, 12)]
+    found = [tokenize(Corpora(source), vocab, tmp_path / "shards", share=Share(number, 11)) for number in range(1, 12)]
     assert [shards is not None for shards in found] == [False] * 7 + [True] * 4  # there are eight jobs
     assert read_files(tmp_path / "shards") == read_files(small_shards.path)
 
@@ -96,19 +96,19 @@ def test_only_an_interrupted_share_is_run_again(
     after: int,
 ) -> None:
     out, corpora = tmp_path / "shards", Corpora(source)
-    tokenize_share(corpora, vocab, out, Share(1, 3))
+    tokenize(corpora, vocab, out, share=Share(1, 3))
     calls = record_calls(monkeypatch, Vocabulary, "encode")
     with monkeypatch.context() as patch:
         patch.setattr(Vocabulary, "encode", fail_after(Vocabulary.encode, after, Interruption()))
         with pytest.raises(Interruption):
-            tokenize_share(corpora, vocab, out, Share(2, 3))
+            tokenize(corpora, vocab, out, share=Share(2, 3))
     encoded = [rows for _, rows in calls]
     assert len(encoded) == after
-    assert tokenize_share(corpora, vocab, out, Share(3, 3)) is None
+    assert tokenize(corpora, vocab, out, share=Share(3, 3)) is None
     assert not (out / "manifest.json").exists()
     assert unfinished_files(out) == [out / ".partial"]
     calls.clear()
-    assert tokenize_share(corpora, vocab, out, Share(2, 3)) is not None
+    assert tokenize(corpora, vocab, out, share=Share(2, 3)) is not None
     again = [rows for _, rows in calls if rows in encoded]
     assert len(again) <= 3  # only the unfinished slice
     assert read_files(out) == read_files(small_shards.path)
@@ -154,7 +154,7 @@ def test_any_corpora_in_any_slices_and_shares_give_the_same_bytes(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SLICE_BYTES", slice_bytes)
         patch.setattr(shard_writer, "ROWS_PER_BLOCK", block_rows)
-        found = [tokenize_share(corpora, vocab, root / "shares", share) for share in shares]
+        found = [tokenize(corpora, vocab, root / "shares", share=share) for share in shares]
     assert [shards is not None for shards in found] == [False] * (len(shares) - 1) + [True]
     assert read_files(root / "shares") == read_files(whole.path)
     assert unfinished_files(root / "shares") == []
@@ -179,12 +179,12 @@ def test_only_one_share_joins_the_slices(source: Path, vocab: Path, tmp_path: Pa
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout
         other.stdout.readline()
-        assert tokenize_share(Corpora(source), vocab, out, Share(1, 1)) is None
+        assert tokenize(Corpora(source), vocab, out, share=Share(1, 1)) is None
         assert not (out / "manifest.json").exists()
         other.kill()
     # The lock of a killed process is free, although its file still exists.
     assert (out / ".joining").exists()
-    assert tokenize_share(Corpora(source), vocab, out, Share(1, 1)) is not None
+    assert tokenize(Corpora(source), vocab, out, share=Share(1, 1)) is not None
     assert not (out / ".joining").exists()
 
 

@@ -12,7 +12,7 @@ from crossling.core.jobs import Share
 from crossling.corpora.corpus import Corpora
 from crossling.data import tokenize as module
 from crossling.data.shards import ArrayWriter, Shards
-from crossling.data.tokenize import tokenize, tokenize_share
+from crossling.data.tokenize import tokenize
 from crossling.vocabulary.vocabulary import Vocabulary
 
 from .small_corpora import (
@@ -79,7 +79,7 @@ def test_shares_tokenize_changed_sources_again(
     tokenize(Corpora(source), vocab, out)
     for name in ("text/sw.txt", "multi/bible/de.txt"):
         write_files(source, {name: [*reversed(FILES[name])]})
-    found = [tokenize_share(Corpora(source), vocab, out, Share(number, 5)) for number in range(1, 6)]
+    found = [tokenize(Corpora(source), vocab, out, share=Share(number, 5)) for number in range(1, 6)]
     assert found[0] is None
     assert found[-1] is not None
     assert read_files(out) == read_files(tokenize(Corpora(source), vocab, tmp_path / "fresh").path)
@@ -226,7 +226,7 @@ def test_appending_in_shares(small_shards: Shards, vocab: Path, tmp_path: Path) 
     pairs = write_files(tmp_path / "pairs", {name: rows for name, rows in FILES.items() if name.startswith("pairs")})
     tokenize(Corpora(pairs), vocab, out)
     for source in corpora.values():
-        found = [tokenize_share(Corpora(source), vocab, out, Share(i, 2), append=True) for i in (2, 1)]
+        found = [tokenize(Corpora(source), vocab, out, share=Share(i, 2), append=True) for i in (2, 1)]
         assert [shards is not None for shards in found] == [False, True]
     assert read_files(out) == read_files(small_shards.path)
 
@@ -331,7 +331,7 @@ def test_resume_of_joining_tokenizes_nothing_again(
             tokenize(Corpora(source), vocab, out)
     assert unfinished_files(out) == [out / ".partial"]
     calls = record_calls(monkeypatch, Vocabulary, "encode")
-    again = tokenize_share(Corpora(source), vocab, out, Share(2, 2))  # any share can resume
+    again = tokenize(Corpora(source), vocab, out, share=Share(2, 2))  # any share can resume
     assert again is not None
     assert calls == []
     assert read_files(out) == read_files(small_shards.path)

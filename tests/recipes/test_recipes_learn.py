@@ -31,7 +31,7 @@ pytestmark = pytest.mark.soak
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("world")
     synth(out / "synth", languages=3, sentences=6000, lemmas=300, test_sentences=200)
-    vocab(Corpora(out / "synth" / "corpora"), 1200, out / "vocab")
+    vocab(Corpora(out / "synth" / "corpora"), out / "vocab", size=1200)
     tokenize(Corpora(out / "synth" / "corpora"), out / "vocab", out / "shards")
     return out
 

@@ -335,7 +335,7 @@ def forms(language: SyntheticLanguage, stem: str) -> set[str]:
 @example(40, 0)
 def test_any_number_of_languages_and_any_seed_work(languages: int, seed: int) -> None:
     with TemporaryDirectory() as parent:
-        out = synth(Path(parent) / "out", languages, 50, seed, 300, test_sentences=5, alignment_sentences=3)
+        out = synth(Path(parent) / "out", languages, 50, seed, lemmas=300, test_sentences=5, alignment_sentences=3)
         card = json.loads((out / "synthetic.json").read_text(encoding="utf-8"))
         codes = [language["code"] for language in card["languages"]]
         assert len(set(codes)) == languages

@@ -284,7 +284,7 @@ def test_paraphrase_groups_have_the_same_words_in_every_language(seed: int, doma
 def test_any_seed_gives_balanced_labels(languages: int, seed: int, domain: str) -> None:
     with TemporaryDirectory() as parent:
         folder = Path(parent) / "out"
-        synth(folder, languages, 50, seed, 300, test_sentences=5, alignment_sentences=5, domain=domain)
+        synth(folder, languages, 50, seed, lemmas=300, test_sentences=5, alignment_sentences=5, domain=domain)
         for rows in labelled_rows(TaskFolder(folder, domain), languages):
             for side in (0, 1):
                 uses = Counter((row[side], row[2]) for row in rows)

@@ -133,7 +133,7 @@ def test_paragraphs_have_one_tense_and_three_questions(paragraphs: list[Paragrap
 
 def test_files_have_the_squad_format(tmp_path: Path) -> None:
     folder = synth(
-        tmp_path / "out", 2, 50, 0, 300, test_sentences=5, alignment_sentences=5, examples=ExampleCounts(48, 24, 30)
+        tmp_path / "out", 2, 50, lemmas=300, test_sentences=5, alignment_sentences=5, examples=ExampleCounts(48, 24, 30)
     )
     for name in ("train-qaa.json", "translated/qab/train.json", "dev-qab.json", "xquad.qab.json"):
         content = json.loads((folder / "data" / "xquad" / name).read_text(encoding="utf-8"))

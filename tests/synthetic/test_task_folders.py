@@ -56,7 +56,7 @@ def test_sizes_depend_on_the_text_and_are_whole_groups(tmp_path: Path) -> None:
     assert ExampleCounts.plan(20_000) == ExampleCounts(train=2000, dev=200, test=400)
     small = ExampleCounts.plan(50)
     folder = synth(
-        tmp_path / "out", 2, 50, 0, 300, test_sentences=5, alignment_sentences=5, examples=ExampleCounts(59, 24, 35)
+        tmp_path / "out", 2, 50, lemmas=300, test_sentences=5, alignment_sentences=5, examples=ExampleCounts(59, 24, 35)
     )
     card = json.loads((folder / "synthetic.json").read_text(encoding="utf-8"))
     assert card["examples"] == {"train": 59, "dev": small.dev, "test": 35}
@@ -64,17 +64,17 @@ def test_sizes_depend_on_the_text_and_are_whole_groups(tmp_path: Path) -> None:
     assert [len(tasks.rows("xnli", split, "qab")) for split in ("train", "dev", "test")] == [48, 24, 24]
     assert [len(tasks.rows("pawsx", split, "qab")) for split in ("train", "dev", "test")] == [56, 24, 32]
     with pytest.raises(BadInput, match="other arguments"):
-        synth(folder, 2, 50, 0, 300, test_sentences=5, alignment_sentences=5)
+        synth(folder, 2, 50, lemmas=300, test_sentences=5, alignment_sentences=5)
 
 
 def test_folder_without_task_data_is_refused(tmp_path: Path) -> None:
-    folder = synth(tmp_path / "out", 2, 50, 0, 300, test_sentences=5, alignment_sentences=5)
+    folder = synth(tmp_path / "out", 2, 50, lemmas=300, test_sentences=5, alignment_sentences=5)
     card = json.loads((folder / "synthetic.json").read_text(encoding="utf-8"))
     old = {name: value for name, value in card.items() if name not in ("examples", "pivot")}
     (folder / "synthetic.json").write_text(json.dumps(old), encoding="utf-8")
     assert next(iter(frames(folder, "retrieval")))
     with pytest.raises(BadInput, match="other arguments"):
-        synth(folder, 2, 50, 0, 300, test_sentences=5, alignment_sentences=5)
+        synth(folder, 2, 50, lemmas=300, test_sentences=5, alignment_sentences=5)
 
 
 @pytest.mark.parametrize("sizes", [(47, 24, 24), (48, 23, 24), (48, 24, 0)])

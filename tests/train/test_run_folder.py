@@ -48,7 +48,7 @@ def test_other_shards_are_refused_by_their_fingerprints(tmp_path: Path) -> None:
 def test_the_same_text_in_another_vocabulary_is_refused(
     corpora_folder: Path, shards: Shards, full_recipe: Recipe, tmp_path: Path
 ) -> None:
-    vocab(Corpora(corpora_folder), shards.vocabulary_size - 20, tmp_path / "vocab")
+    vocab(Corpora(corpora_folder), tmp_path / "vocab", size=shards.vocabulary_size - 20)
     other = tokenize(Corpora(corpora_folder), tmp_path / "vocab", tmp_path / "shards")
     pretrain(full_recipe.replace(steps=1), shards, tmp_path / "run")
     kept = (tmp_path / "run" / "vocab" / "vocab.json").read_bytes()

@@ -24,7 +24,7 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 
 def test_report_has_subwords_coverage_and_fertility(scripts: Corpora, tmp_path: Path) -> None:
-    made = vocab(scripts, 400, tmp_path / "vocab")
+    made = vocab(scripts, tmp_path / "vocab", size=400)
     report = read_report(tmp_path / "vocab")
     assert Vocabulary.load(tmp_path / "vocab") == made
     assert report["size"] == 400
@@ -56,11 +56,11 @@ def test_report_of_a_language_without_tokens(vocabulary: Vocabulary) -> None:
 def test_reused_extended_and_trimmed(scripts: Corpora, vocabulary: Vocabulary, tmp_path: Path) -> None:
     old = vocabulary.save(tmp_path / "old")
     new = folder_of(tmp_path / "new", {"text/am.txt": new_language(200)})
-    assert vocab(scripts, None, tmp_path / "same", source=old) == vocabulary
-    extended = vocab(new, 420, tmp_path / "extended", source=old, extend=True)
+    assert vocab(scripts, tmp_path / "same", from_=old) == vocabulary
+    extended = vocab(new, tmp_path / "extended", size=420, from_=old, extend=True)
     assert extended.size == read_report(tmp_path / "extended")["size"] == 420
     assert read_report(tmp_path / "extended")["languages"]["am"]["coverage"] == 1.0
-    trimmed = vocab(new, None, tmp_path / "trimmed", source=tmp_path / "extended", trim=True)
+    trimmed = vocab(new, tmp_path / "trimmed", from_=tmp_path / "extended", trim=True)
     assert trimmed.size == read_report(tmp_path / "trimmed")["size"] < 200
     assert read_report(tmp_path / "trimmed")["languages"] == read_report(tmp_path / "extended")["languages"]
 
@@ -68,21 +68,21 @@ def test_reused_extended_and_trimmed(scripts: Corpora, vocabulary: Vocabulary, t
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, "size is missing. Training needs the number of vocabulary entries, for instance 32000."),
-        ({"allocate": "vocap"}, "size is missing. Training needs"),
-        ({"size": 300, "allocate": "vocab"}, "allocate vocab: unknown allocation; did you mean 'vocap'?"),
-        ({"size": 300, "extend": True}, "extend: no vocabulary to start from. Name it with --from"),
-        ({"trim": True}, "trim: no vocabulary to start from. Name it with --from"),
-        ({"source": "old", "size": 300}, "size 300: old is kept unchanged. Omit the size, or add extend or trim."),
-        ({"source": "old", "extend": True}, "size is missing. To extend a vocabulary, give its new number of entries."),
-        ({"source": "old", "size": 500, "extend": True, "trim": True}, "extend and trim exclude each other."),
-        ({"source": "old", "allocate": "joint"}, "allocate joint: only for training, and old is not trained."),
-        ({"size": 300, "alpha": -1.0}, "alpha -1.0: expected a number from 0"),
-        ({"size": 300, "alpha": 1.5}, "alpha 1.5: expected a number from 0"),
-        ({"size": 300, "alpha": float("nan")}, "alpha nan: expected a number from 0"),
-        ({"size": 300, "beta": -0.1}, "beta -0.1: expected a number of at least 0"),
-        ({"size": 300, "beta": float("nan")}, "beta nan: expected a number of at least 0"),
-        ({"size": 300, "characters": 0}, "characters 0: expected a number of at least 1"),
+        ({}, "size: missing. Training needs the number of vocabulary entries. Set for instance size=32000."),
+        ({"allocate": "vocap"}, "size: missing. Training needs"),
+        ({"size": 300, "allocate": "vocab"}, "allocate=vocab: unknown allocation; did you mean 'vocap'?"),
+        ({"size": 300, "extend": True}, "extend: no vocabulary to start from. Name it as `from` (in Python `from_`)."),
+        ({"trim": True}, "trim: no vocabulary to start from. Name it as `from` (in Python `from_`)."),
+        ({"from_": "old", "size": 300}, "size=300: old is kept unchanged. Omit size, or set extend or trim."),
+        ({"from_": "old", "extend": True}, "size: missing. Set the new number of entries to extend a vocabulary."),
+        ({"from_": "old", "size": 500, "extend": True, "trim": True}, "extend and trim: they exclude each other."),
+        ({"from_": "old", "allocate": "joint"}, "allocate=joint: only for training, and old is not trained."),
+        ({"size": 300, "alpha": -1.0}, "alpha=-1.0: expected a number from 0"),
+        ({"size": 300, "alpha": 1.5}, "alpha=1.5: expected a number from 0"),
+        ({"size": 300, "alpha": float("nan")}, "alpha=nan: expected a number from 0"),
+        ({"size": 300, "beta": -0.1}, "beta=-0.1: expected a number of at least 0"),
+        ({"size": 300, "beta": float("nan")}, "beta=nan: expected a number of at least 0"),
+        ({"size": 300, "characters": 0}, "characters=0: expected a number of at least 1"),
     ],
 )
 def test_contradictory_options_are_refused_before_any_text_is_read(
@@ -90,14 +90,14 @@ def test_contradictory_options_are_refused_before_any_text_is_read(
 ) -> None:
     corpora = folder_of(tmp_path, {"text/en.txt": [""]})  # reading it would raise another error
     with pytest.raises(BadInput) as caught:
-        vocab(corpora, options.pop("size", None), tmp_path / "v", **options)
+        vocab(corpora, tmp_path / "v", **options)
     assert str(caught.value).startswith(expected)
     assert not (tmp_path / "v").exists()
 
 
 def test_the_corpora_may_be_a_path(tmp_path: Path) -> None:
     folder_of(tmp_path / "corpora", {"text/en.txt": ["the quick brown fox"] * 30})
-    vocab(str(tmp_path / "corpora"), 21, str(tmp_path / "vocab"), workers=1)
+    vocab(str(tmp_path / "corpora"), str(tmp_path / "vocab"), size=21, workers=1)
     assert Vocabulary.load(str(tmp_path / "vocab")).size == 21
 
 
@@ -110,13 +110,13 @@ def test_a_vocabulary_of_another_format_names_the_command_that_makes_it(
     with pytest.raises(BadInput, match=r"vocab\.json: .*\. Make the vocabulary again with `crossling vocab`\."):
         Vocabulary.load(folder)
     with pytest.raises(BadInput, match="made with other settings"):
-        vocab(scripts, 400, folder)
+        vocab(scripts, folder, size=400)
 
 
 def test_a_folder_with_other_files_is_refused_before_any_text_is_read(tmp_path: Path) -> None:
     corpora = folder_of(tmp_path, {"text/en.txt": [""]})
     with pytest.raises(BadInput, match="text is no output of crossling vocab"):
-        vocab(corpora, 300, tmp_path)
+        vocab(corpora, tmp_path, size=300)
 
 
 # ---- command line --------------------------------------------------------------------------------------------
@@ -151,11 +151,11 @@ def test_from_extend_and_trim(corpora_folder: Path, vocabulary: Vocabulary, tmp_
 
 
 def test_a_vocabulary_with_other_settings_is_not_overwritten(scripts: Corpora, tmp_path: Path) -> None:
-    vocab(scripts, 400, tmp_path / "vocab")
-    vocab(scripts, 400, tmp_path / "vocab")  # the same again
+    vocab(scripts, tmp_path / "vocab", size=400)
+    vocab(scripts, tmp_path / "vocab", size=400)  # the same again
     before = (tmp_path / "vocab" / "sentencepiece.model").read_bytes()
     with pytest.raises(BadInput, match=r"made with other settings\. Give another output folder"):
-        vocab(scripts, 390, tmp_path / "vocab")
+        vocab(scripts, tmp_path / "vocab", size=390)
     assert (tmp_path / "vocab" / "sentencepiece.model").read_bytes() == before
 
 
@@ -165,4 +165,4 @@ def test_repeated_passages_do_not_slow_down_training(tmp_path: Path) -> None:
     (tmp_path / "corpora" / "text").mkdir(parents=True)
     for language, text in {"en": 2 * lines, "fr": lines.replace("line", "ligne")}.items():
         (tmp_path / "corpora" / "text" / f"{language}.txt").write_text(text, encoding="utf-8")
-    assert vocab(Corpora(tmp_path / "corpora"), 200, tmp_path / "vocab").size == 200
+    assert vocab(Corpora(tmp_path / "corpora"), tmp_path / "vocab", size=200).size == 200

@@ -365,12 +365,12 @@ def test_a_language_with_more_characters_than_the_first_sizes(tmp_path: Path) ->
 
 
 def test_vocab_with_vocap_writes_report_and_cache(corpora: Corpora, tmp_path: Path) -> None:
-    made = vocab(corpora, 405, tmp_path / "vocab", allocate="vocap", workers=1)
+    made = vocab(corpora, tmp_path / "vocab", size=405, allocate="vocap", workers=1)
     report = json.loads((tmp_path / "vocab" / "vocab.json").read_text(encoding="utf-8"))
     assert made.size == report["size"] == 405
     assert {file.name for file in tmp_path.iterdir()} == {"vocab", ".vocap"}
     for row in report["languages"].values():
         assert {"subwords", "coverage", "fertility", "per_character", "allocated", "alp"} == set(row)
         assert row["coverage"] > 0.999
-    again = vocab(corpora, 405, tmp_path / "again", allocate="vocap", workers=1)
+    again = vocab(corpora, tmp_path / "again", size=405, allocate="vocap", workers=1)
     assert again == made

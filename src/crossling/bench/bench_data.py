@@ -52,7 +52,7 @@ def data_rows(at: BenchSetup) -> Iterator[BenchRow]:
         here = Path(folder)
         source = Corpora(at.corpora or synth(here / "synth", sentences=20_000) / "corpora")
         size = VOCABULARY_SIZE if at.corpora else SYNTHETIC_VOCABULARY_SIZE
-        vocab(source, size, here / "vocab", characters=CHARACTERS)
+        vocab(source, here / "vocab", size=size, characters=CHARACTERS)
         shards = tokenize(source, here / "vocab", here / "shards", workers=os.cpu_count() or 1)
         yield _padding(shards)
         yield _batches(shards)

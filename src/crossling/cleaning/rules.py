@@ -72,7 +72,7 @@ class Rules:
         BadInput: If a threshold is not valid.
 
     Example:
-        >>> xl.clean(xl.Corpora("corpora"), "cleaned", xl.Rules(length=(2, 1000), duplicates=True))
+        >>> xl.clean("corpora", "cleaned", xl.Rules(length=(2, 1000), duplicates=True))
     """
 
     length: tuple[int, int] | None = None

@@ -41,7 +41,7 @@ def synth(
     noise = xl.BitextNoise(wrong=wrong, copies=copies, near_duplicates=near_duplicates, many_to_one=many_to_one)
     sizes = {split: size for split, size in (("train", train), ("dev", dev), ("test", test)) if size is not None}
     examples = replace(xl.ExampleCounts.plan(sentences), **sizes)
-    xl.synth(out, languages, sentences, seed, lemmas, noise, domain=domain, examples=examples)
+    xl.synth(out, languages, sentences, seed, lemmas=lemmas, noise=noise, domain=domain, examples=examples)
     card = json.loads((out / "synthetic.json").read_text(encoding="utf-8"))
     if json_:
         print(json.dumps(card))
@@ -75,7 +75,7 @@ def check(
         return
     if any(Path(corpora).glob("*/**/entry.json")):
         raise BadInput(f"{corpora}: incomplete shards. Run crossling tokenize again.")
-    report = xl.check(xl.Corpora(corpora), against=against, out=out, workers=workers, share=_parse_share(share))
+    report = xl.check(corpora, against=against, out=out, workers=workers, share=_parse_share(share))
     _print_cleaning_report(report, json_, f"{out}: part {share} is done. The last part writes {REPORT}.")
 
 
@@ -119,7 +119,7 @@ def clean(
         min_pairs=min_pairs,
         against=against,
     )
-    report = xl.clean(xl.Corpora(corpora), out, rules, workers=workers, share=_parse_share(share))
+    report = xl.clean(corpora, out, rules, workers=workers, share=_parse_share(share))
     part_done = f"{out}: part {share} is done. The last part writes the corpora and {REPORT}."
     _print_cleaning_report(report, json_, part_done)
 
@@ -131,7 +131,7 @@ def vocab(
     allocate: Annotated[
         str | None, option("METHOD", "joint (one training) or vocap (capacity per language). [default: joint]")
     ] = None,
-    source: Annotated[str | None, option("MODEL", "Reuse the vocabulary of a folder or model.", "--from")] = None,
+    from_: Annotated[str | None, option("MODEL", "Reuse the vocabulary of a folder or model.", "--from")] = None,
     extend: Annotated[bool, flag("--extend", "Add entries for these corpora.")] = False,
     trim: Annotated[bool, flag("--trim", "Keep only the entries that these corpora use.")] = False,
     alpha: Annotated[float, option("A", "Exponent that smooths the proportions of languages.")] = 0.5,
@@ -150,14 +150,16 @@ def vocab(
     if sys.stderr.isatty() and size and allocate != "vocap" and not trim:
         print("Reading text, then training. SentencePiece shows no progress.", file=sys.stderr)
     xl.vocab(
-        *(xl.Corpora(corpora), size, out),
+        corpora,
+        out,
+        size=size,
         alpha=alpha,
         seed=seed,
         allocate=allocate,
         beta=beta,
         characters=characters,
         workers=workers,
-        source=source,
+        from_=from_,
         extend=extend,
         trim=trim,
     )
@@ -186,11 +188,8 @@ def tokenize(
 
     On 16 machines, where the last one merges the shards: crossling tokenize ... --share 3/16
     """
-    from crossling.data.tokenize import tokenize_share
-
-    part = _parse_share(share)
     source = xl.Corpora(corpora, tuple(priority.split(",")) if priority else ())
-    shards = tokenize_share(source, vocab, out, part, workers=workers, append=append)
+    shards = xl.tokenize(source, vocab, out, workers=workers, append=append, share=_parse_share(share))
     if shards is None:
         print(f"{out}: part {share} is done. The last part, or a run without --share, writes the manifest.")
         return

@@ -175,6 +175,11 @@ class Corpora:
                 yield from filter(None, multi.lines(language))
 
 
+def open_corpora(corpora: Corpora | str | os.PathLike[str]) -> Corpora:
+    """Return corpora unchanged, or open those of a folder or a dataset reference."""
+    return corpora if isinstance(corpora, Corpora) else Corpora(corpora)
+
+
 _Contents = tuple[tuple[MonolingualCorpus, ...], tuple[ParallelCorpus, ...], tuple[MultiwayCorpus, ...]]
 
 

@@ -14,65 +14,70 @@ from collections.abc import Sequence
 from functools import partial
 from glob import escape
 from pathlib import Path
+from typing import overload
 
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Job, Share, run_jobs
 from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, lock_file
-from crossling.corpora.corpus import Corpora
+from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.data import shard_writer
 from crossling.data.shard_writer import ShardPart, has_key_prefix, join_slices, key_prefix, part_key, slice_folder
 from crossling.data.shards import Shards
 from crossling.vocabulary.vocabulary import Vocabulary, check_vocabulary_folder, copy_vocabulary
 
+StrPath = str | os.PathLike[str]
 SLICE_BYTES = 256 << 20  # of source files on disk
 MAX_SLICES = 32  # with more, reading the whole source in each slice costs more than tokenizing
 
 
+@overload
 def tokenize(
-    corpora: Corpora,
-    vocabulary: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    corpora: Corpora | StrPath, vocab: StrPath, out: StrPath, *, workers: int = 1, append: bool = False
+) -> Shards: ...
+
+
+@overload
+def tokenize(
+    corpora: Corpora | StrPath,
+    vocab: StrPath,
+    out: StrPath,
     *,
     workers: int = 1,
     append: bool = False,
-) -> Shards:
+    share: Share | None,
+) -> Shards | None: ...
+
+
+def tokenize(
+    corpora: Corpora | StrPath,
+    vocab: StrPath,
+    out: StrPath,
+    *,
+    workers: int = 1,
+    append: bool = False,
+    share: Share | None = None,
+) -> Shards | None:
     """Tokenize corpora into shards. An interrupted call resumes.
 
     Args:
-        corpora: Corpora to tokenize.
-        vocabulary: Folder of the vocabulary, which is copied into the shards.
+        corpora: Corpora to tokenize, or their folder.
+        vocab: Folder of the vocabulary, which is copied into the shards.
         out: Folder for the shards.
         workers: Worker processes.
         append: Keep corpora that the shards have and `corpora` has not.
+        share: Do only this share of the work. All machines use the same `out`; the last one to finish writes the
+            manifest.
 
     Returns:
-        The shards.
+        The shards, or None if another share is missing.
 
     Raises:
         BadInput: If a corpus cannot be read, or if `out` has other content.
 
     Example:
-        >>> shards = xl.tokenize(xl.Corpora("corpora"), "vocab", "shards", workers=8)
+        >>> shards = xl.tokenize("corpora", "vocab", "shards", workers=8)
     """
-    shards = tokenize_share(corpora, vocabulary, out, None, workers=workers, append=append)
-    assert shards is not None
-    return shards
-
-
-def tokenize_share(
-    corpora: Corpora,
-    vocabulary: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    share: Share | None,
-    *,
-    workers: int = 1,
-    append: bool = False,
-) -> Shards | None:
-    """Run one share of the jobs, as one of several machines.
-
-    The last machine to finish joins the slices, writes the manifest and returns the shards. The others return None.
-    """
-    tokenizer, out = Vocabulary.load(vocabulary), Path(out)
+    corpora, tokenizer, out = open_corpora(corpora), Vocabulary.load(vocab), Path(out)
     parts = shard_writer.shard_parts(corpora)
     kept = _check_shards_folder(out, parts, tokenizer, append)
     out.mkdir(parents=True, exist_ok=True)
@@ -96,7 +101,7 @@ def tokenize_share(
             joins = [Job(part.name, partial(join_slices, part, tokenizer, out, slices[part.name])) for part in sliced]
             run_jobs("join", joins, workers)
         _remove_temporary_files(out, parts)
-        copy_vocabulary(Path(vocabulary), out / "vocab")
+        copy_vocabulary(Path(vocab), out / "vocab")
         shard_writer.write_manifest(out, tokenizer, [*kept, *(part.name for part in parts)], corpora)
     return Shards.open(out)
 

@@ -92,7 +92,7 @@ def _generate(out: Path, synthetic: SyntheticInputs, vocabularies: Iterable[str]
         synthetic.languages,
         synthetic.sentences,
         synthetic.seed,
-        synthetic.lemmas,
+        lemmas=synthetic.lemmas,
         test_sentences=synthetic.test_sentences,
         alignment_sentences=synthetic.alignment_sentences,
     )
@@ -101,7 +101,7 @@ def _generate(out: Path, synthetic: SyntheticInputs, vocabularies: Iterable[str]
         folder = out / f"shards-{allocate}"
         if not (folder / "manifest.json").is_file():
             corpora, vocabulary = Corpora(home / "corpora"), out / f"vocab-{allocate}"
-            vocab(corpora, synthetic.vocabulary_size, vocabulary, seed=synthetic.seed, allocate=allocate)
+            vocab(corpora, vocabulary, size=synthetic.vocabulary_size, seed=synthetic.seed, allocate=allocate)
             tokenize(corpora, vocabulary, folder)
         shards[allocate] = Shards.open(folder)
     return SharedInputs(shards, home / "data")

@@ -34,6 +34,7 @@ def synth(
     languages: int = 6,
     sentences: int = 20_000,
     seed: int = 0,
+    *,
     lemmas: int = 400,
     noise: BitextNoise = BitextNoise(),  # noqa: B008 - frozen
     test_sentences: int = 400,
@@ -52,11 +53,13 @@ def synth(
         sentences: Monolingual sentences of the language with the most text.
         seed: Seed of the languages and of all text.
         lemmas: Size of the lexicon.
-        noise: Proportions of noisy bitext.
+        noise: Proportions of noisy bitext. The options --wrong, --copies, --near-duplicates and --many-to-one are its
+            fields.
         test_sentences: Sentences of the retrieval benchmark.
         alignment_sentences: Sentences of the word alignment benchmark.
         domain: `general` or `science`: other words and events in the same languages.
-        examples: Number of examples of each task. [default: in proportion to `sentences`]
+        examples: Number of examples of each task. The options --train, --dev and --test are its fields.
+            [default: in proportion to `sentences`]
 
     Returns:
         The folder.

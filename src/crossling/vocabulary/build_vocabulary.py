@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from crossling.core.errors import BadInput, suggestion
-from crossling.corpora.corpus import Corpora
+from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.vocabulary import reuse_vocabulary, text_normalization, vocap
 from crossling.vocabulary.unigram import SAMPLE_CHARACTERS, collect_statistics, join_languages, sample_lines
 from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary, check_vocabulary_folder, read_report
@@ -21,27 +21,27 @@ CACHE = ".vocap"  # folder beside the vocabulary with the curves of each languag
 
 def vocab(
     corpora: Corpora | str | os.PathLike[str],
-    size: int | None,
     out: str | os.PathLike[str],
     *,
+    size: int | None = None,
     alpha: float = 0.5,
     seed: int = 0,
     allocate: str | None = None,
     beta: float = 0.7,
     characters: int = SAMPLE_CHARACTERS,
     workers: int = 2,
-    source: str | os.PathLike[str] | None = None,
+    from_: str | os.PathLike[str] | None = None,
     extend: bool = False,
     trim: bool = False,
 ) -> Vocabulary:
     """Make a vocabulary and write it to a folder, with a report per language in vocab.json.
 
-    Trains on a sample of the corpora, or starts from the vocabulary `source`: unchanged, extended or trimmed.
+    Trains on a sample of the corpora, or starts from the vocabulary `from_`: unchanged, extended or trimmed.
 
     Args:
         corpora: Text of all languages, or its folder.
-        size: Number of vocabulary entries, special tokens included. None to keep or trim `source`.
         out: Folder to write.
+        size: Number of vocabulary entries, special tokens included. None to keep or trim `from_`.
         alpha: Exponent that smooths the sampling probabilities of the languages.
         seed: Seed of the sample.
         allocate: "joint" trains one vocabulary on all languages [default]. "vocap" allocates vocabulary capacity to
@@ -49,9 +49,9 @@ def vocab(
         beta: Exponent of the language proportion in VoCap.
         characters: Size of the training sample.
         workers: Processes (VoCap) or threads.
-        source: Vocabulary folder, run folder, Hugging Face folder or name on the hub to start from.
-        extend: Add subwords for these corpora to `source`, up to `size`.
-        trim: Keep only the subwords of `source` that these corpora use, at most `size`.
+        from_: Vocabulary folder, run folder, Hugging Face folder or name on the hub to start from (option `--from`).
+        extend: Add subwords for these corpora to `from_`, up to `size`.
+        trim: Keep only the subwords of `from_` that these corpora use, at most `size`.
 
     Returns:
         The vocabulary.
@@ -60,21 +60,20 @@ def vocab(
         BadInput: If the options contradict each other, `out` holds anything else, or the text yields no such size.
 
     Example:
-        >>> vocabulary = vocab("corpora", 32_000, "vocab")
+        >>> vocabulary = vocab("corpora", "vocab", size=32_000)
     """
-    corpora = corpora if isinstance(corpora, Corpora) else Corpora(corpora)
-    out = Path(out)
+    corpora, out = open_corpora(corpora), Path(out)
     check_vocabulary_folder(out)  # before the long computation, too
     out.parent.mkdir(parents=True, exist_ok=True)
     _check_numbers(alpha, beta, characters)
-    _check_options(size, allocate, source, extend=extend, trim=trim)
+    _check_options(size, allocate, from_, extend=extend, trim=trim)
     settings = {
         **{"size": size, "alpha": alpha, "seed": seed, "allocate": allocate or "joint", "beta": beta},
-        **{"characters": characters, "from": str(source) if source else None, "extend": extend, "trim": trim},
+        **{"characters": characters, "from": str(from_) if from_ else None, "extend": extend, "trim": trim},
     }
     _check_earlier(out, settings)
     entries = size or 0  # never 0 where it is used
-    base = reuse_vocabulary.load_vocabulary(source) if source is not None else None
+    base = reuse_vocabulary.load_vocabulary(from_) if from_ is not None else None
     statistics = collect_statistics(corpora)
     allocation = None
     if base is not None and not extend:
@@ -116,33 +115,35 @@ def _check_earlier(out: Path, settings: Mapping[str, object]) -> None:
 
 def _check_numbers(alpha: float, beta: float, characters: int) -> None:
     if not 0 <= alpha <= 1:
-        raise BadInput(f"alpha {alpha}: expected a number from 0 (uniform) to 1 (proportional to the text).")
+        raise BadInput(f"alpha={alpha}: expected a number from 0 (uniform) to 1 (proportional to the text).")
     if not beta >= 0:
-        raise BadInput(f"beta {beta}: expected a number of at least 0 (uniform).")
+        raise BadInput(f"beta={beta}: expected a number of at least 0 (uniform).")
     if characters < 1:
-        raise BadInput(f"characters {characters}: expected a number of at least 1.")
+        raise BadInput(f"characters={characters}: expected a number of at least 1.")
 
 
 def _check_options(
     size: int | None, allocate: str | None, source: str | os.PathLike[str] | None, *, extend: bool, trim: bool
 ) -> None:
     if allocate not in (None, *ALLOCATIONS):
-        raise BadInput(f"allocate {allocate}: unknown allocation{suggestion(allocate, ALLOCATIONS)}")
+        raise BadInput(f"allocate={allocate}: unknown allocation{suggestion(allocate, ALLOCATIONS)}")
     if source is None:
         if extend or trim:
             option = "extend" if extend else "trim"
-            raise BadInput(f"{option}: no vocabulary to start from. Name it with --from (in Python: source).")
+            raise BadInput(f"{option}: no vocabulary to start from. Name it as `from` (in Python `from_`).")
         if size is None:
-            raise BadInput("size is missing. Training needs the number of vocabulary entries, for instance 32000.")
+            raise BadInput(
+                "size: missing. Training needs the number of vocabulary entries. Set for instance size=32000."
+            )
         return
     if allocate is not None:
-        raise BadInput(f"allocate {allocate}: only for training, and {source} is not trained. Omit one of them.")
+        raise BadInput(f"allocate={allocate}: only for training, and {source} is not trained. Omit one of them.")
     if extend and trim:
-        raise BadInput("extend and trim exclude each other. Use one of them, then the other on its result.")
+        raise BadInput("extend and trim: they exclude each other. Use one of them, then the other on its result.")
     if extend and size is None:
-        raise BadInput("size is missing. To extend a vocabulary, give its new number of entries.")
+        raise BadInput("size: missing. Set the new number of entries to extend a vocabulary.")
     if size is not None and not extend and not trim:
-        raise BadInput(f"size {size}: {source} is kept unchanged. Omit the size, or add extend or trim.")
+        raise BadInput(f"size={size}: {source} is kept unchanged. Omit size, or set extend or trim.")
 
 
 def describe_languages(vocabulary: Vocabulary, excerpts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
