@@ -255,7 +255,7 @@ def test_rules_without_their_package_are_skipped_and_named(
 
 def test_invalid_input_is_refused(tmp_path: Path, corpora_folder: Path) -> None:
     corpora = Corpora(corpora_folder)
-    with pytest.raises(BadInput, match="expected an output folder"):
+    with pytest.raises(BadInput, match="share: no output folder"):
         check(corpora, share=Share(1, 2))
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput, match="expected a folder, found a file"):

@@ -129,14 +129,14 @@ def test_rules_from_command_line_options() -> None:
 @pytest.mark.parametrize(
     ("length", "options", "message"),
     [
-        ("5", {}, "--length 5: expected MIN:MAX"),
-        ("a:b", {}, "--length a:b: expected MIN:MAX"),
-        ("9:3", {}, "length 9:3: expected MIN:MAX with MIN up to MAX"),
-        (None, {"ratio": 1.0}, "ratio 1.0: expected a number above 1"),
-        (None, {"ratio": float("nan")}, "ratio nan"),
-        (None, {"ratio": 0.0}, "ratio 0.0"),
-        (None, {"many_to_one": 0}, "many-to-one 0: expected at least 1"),
-        (None, {"min_pairs": 0}, "min-pairs 0: expected at least 1"),
+        ("5", {}, "length=5: expected MIN:MAX"),
+        ("a:b", {}, "length=a:b: expected MIN:MAX"),
+        ("9:3", {}, "length=9:3: expected MIN:MAX with MIN up to MAX"),
+        (None, {"ratio": 1.0}, "ratio=1.0: expected a number above 1"),
+        (None, {"ratio": float("nan")}, "ratio=nan"),
+        (None, {"ratio": 0.0}, "ratio=0.0"),
+        (None, {"many_to_one": 0}, "many_to_one=0: expected at least 1"),
+        (None, {"min_pairs": 0}, "min_pairs=0: expected at least 1"),
     ],
 )
 def test_invalid_thresholds_are_refused(length: str | None, options: dict[str, float], message: str) -> None:

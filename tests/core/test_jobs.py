@@ -65,7 +65,7 @@ def test_shares_are_parsed(text: str, share: Share) -> None:
 def test_an_invalid_share_is_refused(text: str) -> None:
     with pytest.raises(BadInput) as refused:
         Share.parse(text)
-    assert str(refused.value) == f"--share {text}: expected I/N with I from 1 to N, such as 3/16."
+    assert str(refused.value) == f"share={text}: expected I/N with I from 1 to N, such as 3/16."
 
 
 @given(number=st.integers(0, 40), of=st.integers(1, 50))
@@ -156,7 +156,7 @@ def test_errors_of_processes_are_raised_unchanged(capfd: pytest.CaptureFixture[s
     with pytest.raises(BadInput) as raised:
         run_jobs("touch", [FAILING, *slow_jobs(30)], workers=2)
     assert type(raised.value) is BadInput
-    assert str(raised.value) == "--share never: expected I/N with I from 1 to N, such as 3/16."
+    assert str(raised.value) == "share=never: expected I/N with I from 1 to N, such as 3/16."
     # Few jobs start after it: thirty of them take longer than the error needs to arrive.
     assert not any("31/31" in line for line in printed(capfd))
 

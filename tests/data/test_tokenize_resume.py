@@ -158,7 +158,7 @@ def test_removed_corpora_are_refused_without_append(source: Path, vocab: Path, t
     before = read_files(tmp_path / "shards")
     (source / gone).unlink()
     place = gone.rpartition(".")[0]
-    with pytest.raises(BadInput, match=f"have {place}, which is not in the corpora. Use --append to keep it"):
+    with pytest.raises(BadInput, match=f"have {place}, which is not in the corpora. Set append=true to keep it"):
         tokenize(Corpora(source), vocab, tmp_path / "shards")
     assert read_files(tmp_path / "shards") == before
     for file in (tmp_path / "shards" / place).iterdir():

@@ -165,7 +165,7 @@ def test_plan_may_change_until_a_run_is_trained(tmp_path: Path, monkeypatch: pyt
         plan = {"synthetic": {"languages": languages, **sizes}, "measure": {"tatoeba": of}, "claims": []}
         lab(write_plan(tmp_path, **plan), tmp_path / "lab")
 
-    with pytest.raises(BadInput, match="languages: 1 given, expected 2 to 40"):
+    with pytest.raises(BadInput, match="languages=1: expected 2 to 40"):
         start(1, [])
     with pytest.raises(BadInput, match="zz"):
         start(2, ["zz"])

@@ -349,13 +349,13 @@ def test_any_number_of_languages_and_any_seed_work(languages: int, seed: int) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"languages": 1}, "languages"),
-        ({"languages": 41}, "languages"),
-        ({"lemmas": 299}, "lemmas"),
-        ({"sentences": 10}, "sentences"),
-        ({"test_sentences": 0}, "test sentences"),
-        ({"alignment_sentences": 0}, "test sentences"),
-        ({"domain": "sciences"}, "domain: no domain 'sciences'; did you mean 'science'"),
+        ({"languages": 1}, r"^languages=1: expected 2 to 40\.$"),
+        ({"languages": 41}, "languages=41: expected 2 to 40"),
+        ({"lemmas": 299}, "lemmas=299: expected 300 to 10000"),
+        ({"sentences": 10}, r"^sentences=10: expected at least 50\.$"),
+        ({"test_sentences": 0}, r"^test_sentences=0: expected at least 1\.$"),
+        ({"alignment_sentences": 0}, "alignment_sentences=0: expected at least 1"),
+        ({"domain": "sciences"}, "domain=sciences: unknown domain; did you mean 'science'"),
     ],
 )
 def test_invalid_arguments_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:

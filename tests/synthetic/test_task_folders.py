@@ -79,7 +79,7 @@ def test_folder_without_task_data_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [(47, 24, 24), (48, 23, 24), (48, 24, 0)])
 def test_too_few_examples_are_refused(sizes: tuple[int, int, int]) -> None:
-    with pytest.raises(BadInput, match=r"examples: [0-9]+ given, expected at least"):
+    with pytest.raises(BadInput, match=r"=[0-9]+: expected at least [0-9]+ examples\.$"):
         ExampleCounts(*sizes)
 
 

@@ -60,7 +60,7 @@ def check(
     corpora = open_corpora(corpora)
     if out is None:
         if share:
-            raise BadInput("share: expected an output folder that all machines write to. Add -o FOLDER.")
+            raise BadInput("share: no output folder that all machines write to. Set out.")
         with tempfile.TemporaryDirectory(prefix="crossling-") as folder:
             return check(corpora, against=against, out=Path(folder) / "check", workers=workers)
     out = Path(out)

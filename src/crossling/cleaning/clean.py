@@ -13,6 +13,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,6 @@ REPORT = "cleaning.json"
 KINDS = ("text", "pairs", "multi")
 CLEANED_FILE = "cleaned.gz"
 ONLY_LANGUAGE = "no other language left"  # reason to remove the last language of a multi-way corpus
-OPTIONS = (
-    "--length, --ratio, --copies, --near-copies, --duplicates, --near-duplicates, --language, --many-to-one, "
-    "--min-pairs, --against, or --all for all but the last two"
-)
 
 
 def clean(
@@ -67,7 +64,8 @@ def clean(
         50917
     """
     if not rules:
-        raise BadInput(f"no rule is chosen, so nothing would be dropped. Choose from {OPTIONS}.")
+        names = ", ".join(field.name for field in fields(Rules))
+        raise BadInput(f"rules: none is chosen, so nothing would be dropped. Choose from {names}.")
     out = Path(out)
     survey = CorpusSurvey(open_corpora(corpora), rules, True, out)
     if report := _find_finished(survey, out):

@@ -89,14 +89,14 @@ class Rules:
     def __post_init__(self) -> None:
         if self.length and not 0 <= self.length[0] <= self.length[1]:
             raise BadInput(
-                f"length {self.length[0]}:{self.length[1]}: expected MIN:MAX with MIN up to MAX, such as 2:10000."
+                f"length={self.length[0]}:{self.length[1]}: expected MIN:MAX with MIN up to MAX, such as 2:10000."
             )
         if self.ratio is not None and not (math.isfinite(self.ratio) and self.ratio > 1):
-            raise BadInput(f"ratio {self.ratio}: expected a number above 1, such as 4 for lengths up to 1:4.")
+            raise BadInput(f"ratio={self.ratio}: expected a number above 1, such as 4 for lengths up to 1:4.")
         if self.many_to_one is not None and self.many_to_one < 1:
-            raise BadInput(f"many-to-one {self.many_to_one}: expected at least 1 translation of a text.")
+            raise BadInput(f"many_to_one={self.many_to_one}: expected at least 1 translation of a text.")
         if self.min_pairs is not None and self.min_pairs < 1:
-            raise BadInput(f"min-pairs {self.min_pairs}: expected at least 1 pair of a language.")
+            raise BadInput(f"min_pairs={self.min_pairs}: expected at least 1 pair of a language.")
 
     def __bool__(self) -> bool:
         return self != Rules()
@@ -133,7 +133,7 @@ def rules_from_options(use_all: bool, length: str | None = None, **options: Any)
     if length is not None:
         shortest, _, longest = length.partition(":")
         if not (shortest.isdecimal() and longest.isdecimal()):
-            raise BadInput(f"--length {length}: expected MIN:MAX, such as 2:10000.")
+            raise BadInput(f"length={length}: expected MIN:MAX, such as 2:10000.")
         options["length"] = int(shortest), int(longest)
     changes = {name: value for name, value in options.items() if value is not None and value is not False}
     return replace(ALL_RULES if use_all else Rules(), **changes)

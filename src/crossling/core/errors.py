@@ -15,7 +15,7 @@ class BadInput(ValueError):
     The message names the place, the problem with the value found, and the fix.
 
     Example:
-        >>> raise BadInput("--alpha 3: expected a number from 0 to 1.")
+        >>> raise BadInput("alpha=3: expected a number from 0 to 1.")
     """
 
 

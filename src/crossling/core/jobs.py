@@ -59,7 +59,7 @@ class Share:
         """Parse `I/N`, such as 3/16."""
         match = re.fullmatch(r"(\d+)/(\d+)", text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise BadInput(f"--share {text}: expected I/N with I from 1 to N, such as 3/16.")
+            raise BadInput(f"share={text}: expected I/N with I from 1 to N, such as 3/16.")
         return cls(int(match[1]), int(match[2]))
 
     def select(self, jobs: Sequence[Job]) -> list[Job]:

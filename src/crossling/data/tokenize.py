@@ -148,7 +148,7 @@ def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: Voca
     others = sorted({str(folder.relative_to(out)) for folder in folders} - {part.name for part in parts})
     if others and not append:
         raise BadInput(
-            f"{out}: these shards have {others[0]}, which is not in the corpora. Use --append to keep it, remove its"
+            f"{out}: these shards have {others[0]}, which is not in the corpora. Set append=true to keep it, remove its"
             " folder, or give another folder."
         )
     unlike = [name for name in others if not has_key_prefix(out / name, key_prefix(vocabulary))]

@@ -40,7 +40,7 @@ class BitextNoise:
     def __post_init__(self) -> None:
         for name, proportion in asdict(self).items():
             if not 0 <= proportion <= 1:
-                raise BadInput(f"noise: {name} is {proportion}, expected a proportion between 0 and 1. Change it.")
+                raise BadInput(f"{name}={proportion}: expected a proportion between 0 and 1.")
         total = sum(asdict(self).values())
         if total > 1:
             raise BadInput(f"noise: the proportions add up to {total:g}, expected at most 1. Lower some.")

@@ -173,13 +173,13 @@ def _is_finished(out: Path, languages: int, arguments: dict[str, Any]) -> bool:
 def _check_arguments(languages: int, sentences: int, lemmas: int, test: int, alignment: int, domain: str) -> None:
     for name, value, valid in (("languages", languages, LANGUAGES), ("lemmas", lemmas, LEMMAS)):
         if value not in valid:
-            raise BadInput(f"{name}: {value} given, expected {valid[0]} to {valid[-1]}.")
-    if sentences < MIN_SENTENCES_TOTAL:
-        raise BadInput(f"sentences: {sentences} given, expected at least {MIN_SENTENCES_TOTAL}")
-    if test < 1 or alignment < 1:
-        raise BadInput(f"test sentences: {test} and {alignment} given, expected at least 1 of each")
+            raise BadInput(f"{name}={value}: expected {valid[0]} to {valid[-1]}.")
+    minimums = (("sentences", sentences, MIN_SENTENCES_TOTAL), ("test_sentences", test, 1))
+    for name, value, minimum in (*minimums, ("alignment_sentences", alignment, 1)):
+        if value < minimum:
+            raise BadInput(f"{name}={value}: expected at least {minimum}.")
     if domain not in DOMAINS:
-        raise BadInput(f"domain: no domain {domain!r}{suggestion(domain, DOMAINS)}")
+        raise BadInput(f"domain={domain}: unknown domain{suggestion(domain, DOMAINS)}")
 
 
 def _read_card(path: Path) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class ExampleCounts:
         for split, minimum in MIN_EXAMPLES.items():
             given = getattr(self, split)
             if given < minimum:
-                raise BadInput(f"{split} examples: {given} given, expected at least {minimum}. Give more.")
+                raise BadInput(f"{split}={given}: expected at least {minimum} examples.")
 
 
 class SyntheticTasks:
