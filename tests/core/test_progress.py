@@ -37,8 +37,8 @@ def test_without_a_terminal_lines_are_printed_at_intervals_and_at_the_end(
             bar.update(done, f"loss {done}")
     # Two steps in 16 s: eight more take 64 s. Steps before the start do not count.
     assert capsys.readouterr().err.splitlines() == [
-        "run 12/20  loss 12  1 min 4 s left",
-        "run 20/20  loss 20  0 s left",
+        "run 12/20  loss 12  ETA 1 min 4 s",
+        "run 20/20  loss 20  ETA 0 s",
     ]
 
 
@@ -46,7 +46,7 @@ def test_a_given_eta_replaces_the_estimate(clock: Clock, capsys: pytest.CaptureF
     with Progress("run", 20) as bar:
         clock.now += 20
         bar.update(1, "", eta=7200)
-    assert capsys.readouterr().err.endswith("2 h 0 min left\n")
+    assert capsys.readouterr().err.endswith("ETA 2 h 0 min\n")
 
 
 def test_disabled_progress_prints_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,7 @@ def test_a_terminal_shows_the_same_text_with_a_bar(
     last = capsys.readouterr().err
     assert "5/20" in last
     assert "loss 3" in last
-    assert "12 s left" in last
+    assert "ETA 12 s" in last
 
 
 def test_advance_adds_up_and_track_names_items(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,10 +59,10 @@ class Progress:
         if eta is None:
             eta = (now - self.started) / max(1, done - self.first) * (self.total - done)
         if self.bar:
-            self.bar.update(self.task, completed=done, note=note, eta=f"{format_duration(eta)} left")
+            self.bar.update(self.task, completed=done, note=note, eta=f"ETA {format_duration(eta)}")
         elif self.enabled and (now - self.logged >= LOG_INTERVAL or done == self.total):
             self.logged = now
-            print_status(f"{self.title} {done}/{self.total}  {note}  {format_duration(eta)} left")
+            print_status(f"{self.title} {done}/{self.total}  {note}  ETA {format_duration(eta)}")
 
     def advance(self, count: int, note: str = "") -> None:
         """Add `count` items to those done."""
