@@ -48,16 +48,16 @@ def marginals_of(probabilities: Mapping[Pair, float]) -> dict[str, float]:
     return found
 
 
-def neighbours(pairs: Sequence[Pair], some: Sequence[str]) -> set[str]:
+def neighbors(pairs: Sequence[Pair], some: Sequence[str]) -> set[str]:
     return {b for a, b in chain(pairs, ((b, a) for a, b in pairs)) if a in some}
 
 
 def surplus(pairs: Sequence[Pair], target: Mapping[str, float]) -> float:
-    """Return the largest excess of any set of languages over its neighbours, by trying every set."""
+    """Return the largest excess of any set of languages over its neighbors, by trying every set."""
     languages = list(target)
     sets = chain.from_iterable(combinations(languages, size) for size in range(1, len(languages) + 1))
     return max(
-        sum(target[a] for a in some) - sum(target[b] for b in neighbours(pairs, some))  # by definition
+        sum(target[a] for a in some) - sum(target[b] for b in neighbors(pairs, some))  # by definition
         for some in sets
     )
 

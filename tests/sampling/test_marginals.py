@@ -20,7 +20,7 @@ from crossling.sampling.marginals import (
     language_marginals,
 )
 
-from .graphs import STAR, TEMPERATURES, WORKED, counts, incidence, neighbours, surplus
+from .graphs import STAR, TEMPERATURES, WORKED, counts, incidence, neighbors, surplus
 
 
 def test_marginals_of_the_worked_example() -> None:
@@ -45,7 +45,7 @@ def test_marginals_are_powers_of_the_proportions(pairs: dict[Pair, int], tempera
 
 
 @given(counts(), TEMPERATURES)
-def test_infeasible_set_is_found_exactly_if_some_set_exceeds_its_neighbours(
+def test_infeasible_set_is_found_exactly_if_some_set_exceeds_its_neighbors(
     pairs: dict[Pair, int], temperature: float
 ) -> None:
     target = language_marginals(pairs, temperature)
@@ -53,10 +53,10 @@ def test_infeasible_set_is_found_exactly_if_some_set_exceeds_its_neighbours(
     assert (found is not None) == (surplus([*pairs], target) > 1e-12)
     if found is not None:
         assert not any(a in found.languages and b in found.languages for a, b in pairs)
-        assert {*found.neighbours} == neighbours([*pairs], found.languages)
+        assert {*found.neighbors} == neighbors([*pairs], found.languages)
         assert found.mass == pytest.approx(sum(target[language] for language in found.languages))
-        assert found.neighbours_mass == pytest.approx(sum(target[language] for language in found.neighbours))
-        assert found.mass > found.neighbours_mass
+        assert found.neighbors_mass == pytest.approx(sum(target[language] for language in found.neighbors))
+        assert found.mass > found.neighbors_mass
 
 
 @given(counts())
@@ -70,7 +70,7 @@ def test_star_is_feasible_only_if_its_centre_has_half(temperature: float, feasib
     found = find_infeasible_set([*STAR], language_marginals(STAR, temperature))
     assert (found is None) == feasible
     if found:
-        assert (found.languages, found.neighbours) == (("de", "sw", "ta"), ("en",))
+        assert (found.languages, found.neighbors) == (("de", "sw", "ta"), ("en",))
 
 
 def test_message_names_the_languages_their_masses_and_the_fix() -> None:
@@ -95,7 +95,7 @@ def test_only_the_worst_of_independent_groups_is_reported(worse: str, better: st
     target = dict.fromkeys("abcdef", 0.2) | {worse[0]: 0.05, better[0]: 0.15}
     found = find_infeasible_set(pairs, target)
     assert found is not None
-    assert (found.languages, found.neighbours) == (tuple(worse[1:]), (worse[0],))
+    assert (found.languages, found.neighbors) == (tuple(worse[1:]), (worse[0],))
 
 
 @given(counts(), TEMPERATURES)

@@ -49,8 +49,8 @@ RecordReader = Callable[[Any, Callable[[str], bool]], Iterator[records.Record | 
 
 
 def unsupported(*_: object) -> NoReturn:
-    """Stand in for the reader of a place where a format is not read."""
-    raise TypeError("this format is not read here")
+    """Reader of a format that is not supported in a folder (text/, pairs/ or multi/)."""
+    raise TypeError("this format is not supported in this folder")
 
 
 @dataclass(frozen=True)

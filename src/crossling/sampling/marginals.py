@@ -3,7 +3,7 @@ r"""Language marginals of M2M-100 and XY-LENT: how often each *language* is samp
     m = p^(1/T) / sum of p^(1/T)            p_l: the share of language l in all sides of all pairs
 
 Not every m is feasible. Languages that are paired only with others, never among themselves, can be sampled at most as
-often as those others. If such a set S has a larger target than its neighbours N(S),
+often as those others. If such a set S has a larger target than its neighbors N(S),
 
     m(S) > m(N(S)),
 
@@ -52,7 +52,7 @@ class Flow:
     """A maximum flow and the minimum cut that proves it.
 
     All arcs of the left nodes in `cut_left` end in `cut_right`, whose demand is used up. Both are empty if all supply
-    was sent. Otherwise no set of left nodes exceeds its neighbours by more, and no smaller set by as much.
+    was sent. Otherwise no set of left nodes exceeds its neighbors by more, and no smaller set by as much.
     """
 
     amounts: Mapping[Arc, int]
@@ -105,7 +105,7 @@ def max_flow(arcs: Iterable[Arc], supply: Mapping[str, int], demand: Mapping[str
 Pair = tuple[str, str]  # two languages, in any order; each pair occurs once
 
 UNIT = 2**100  # Probabilities become whole multiples of 1 / UNIT.
-TOLERANCE = 2**44  # A set may exceed its neighbours by 1 / TOLERANCE: floats are not exact.
+TOLERANCE = 2**44  # A set may exceed its neighbors by 1 / TOLERANCE: floats are not exact.
 MIN_FLOW = 2**36  # An arc with less than 1 / MIN_FLOW of its smaller language carries nothing.
 MAX_LISTED = 6  # Languages to list in a message.
 
@@ -160,18 +160,18 @@ class InfeasibleSet:
 
     languages: tuple[str, ...]
     mass: float
-    neighbours: tuple[str, ...]
-    neighbours_mass: float
+    neighbors: tuple[str, ...]
+    neighbors_mass: float
 
     def __str__(self) -> str:
         return (
             f"{_list(self.languages)} should be {self.mass:.2%} of all sampled sentences, but they are paired only with"
-            f" {_list(self.neighbours)}, at {self.neighbours_mass:.2%}, and cannot exceed that"
+            f" {_list(self.neighbors)}, at {self.neighbors_mass:.2%}, and cannot exceed that"
         )
 
 
 def find_infeasible_set(pairs: Sequence[Pair], target: Mapping[str, float]) -> InfeasibleSet | None:
-    """Return the set of languages that exceeds its neighbours most, or None if `target` is feasible."""
+    """Return the set of languages that exceeds its neighbors most, or None if `target` is feasible."""
     arcs = _infeasible_arcs(pairs, _to_integers(target))
     if not arcs:
         return None
@@ -180,7 +180,7 @@ def find_infeasible_set(pairs: Sequence[Pair], target: Mapping[str, float]) -> I
         InfeasibleSet(tuple(languages), _mass(target, languages), tuple(others), _mass(target, others))
         for languages, others in _connected(arcs)
     ]
-    return max(groups, key=lambda group: group.mass - group.neighbours_mass)
+    return max(groups, key=lambda group: group.mass - group.neighbors_mass)
 
 
 def closest_feasible_marginals(pairs: Sequence[Pair], target: Mapping[str, float]) -> dict[str, float]:
@@ -243,7 +243,7 @@ def _with_tolerance(demand: Mapping[str, int]) -> dict[str, int]:
 
 
 def _blocks(arcs: Sequence[Pair], integers: Mapping[str, int]) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield sets and their neighbours, from the largest ratio of their masses to the smallest.
+    """Yield sets and their neighbors, from the largest ratio of their masses to the smallest.
 
     This is the principal partition of a bipartite graph: a set is split while a part of it has a larger ratio.
     """

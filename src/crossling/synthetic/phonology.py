@@ -169,5 +169,5 @@ def _han(onset: str, vowel: str, coda: str) -> str:
 
 
 def _index(sound: str, sounds: str) -> int:
-    """0 for no sound, and from 1 on its place among them."""
+    """Return the position of a sound, counted from 1, or 0 for the empty sound."""
     return sounds.index(sound) + 1 if sound else 0
