@@ -132,7 +132,7 @@ def create_bitext(*sides: list[list[int]]) -> TokenizedBitext:
         for side in sides
     )
     both = sum(bool(a and b) for a, b in zip(*sides, strict=True))
-    return TokenizedBitext("opus", ("de", "en"), (source, target), both, 0)
+    return TokenizedBitext(corpus="opus", languages=("de", "en"), sides=(source, target), pairs=both, corpus_id=0)
 
 
 @pytest.mark.parametrize(("number", "chunk"), [(50, 3), (50, 7), (30_000, 1 << 16)])

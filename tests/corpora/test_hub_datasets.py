@@ -44,10 +44,18 @@ def dataset(tmp_path: Path) -> Path:
 def test_all_parts_of_a_reference() -> None:
     reference = "hf://statmt/cc100@v1.0?config=zh-Hans&split=validation&column=body&language=zho_Hans"
     parsed = DatasetReference.parse(reference)
-    assert parsed == DatasetReference(reference, "statmt/cc100", "v1.0", "zh-Hans", "validation", "body", "zh")
+    assert parsed == DatasetReference(
+        text=reference,
+        dataset="statmt/cc100",
+        revision="v1.0",
+        config="zh-Hans",
+        split="validation",
+        column="body",
+        language="zh",
+    )
     assert (parsed.name, str(parsed), parsed.size()) == (reference, reference, 0)
     assert DatasetReference.parse("hf://opus100?pair=eng-pt_br").pair == ("en", "pt-BR")
-    assert DatasetReference.parse("hf://opus100") == DatasetReference("hf://opus100", "opus100")
+    assert DatasetReference.parse("hf://opus100") == DatasetReference(text="hf://opus100", dataset="opus100")
     assert pickle.loads(pickle.dumps(parsed)) == parsed  # sent to the processes that tokenize
 
 

@@ -99,7 +99,9 @@ def bitext(number: int, languages: str, *lengths: Sequence[int], name: str | Non
     sides = side(lengths[0], 1_000_000 * (2 * number + 1)), side(lengths[1], 1_000_000 * (2 * number + 2))
     pairs = int((sides[0].presence() & sides[1].presence()).sum())
     first, second = languages.split("-")
-    return TokenizedBitext(name or f"corpus{number}", (first, second), sides, pairs, number)
+    return TokenizedBitext(
+        corpus=name or f"corpus{number}", languages=(first, second), sides=sides, pairs=pairs, corpus_id=number
+    )
 
 
 def batches_of(shards: Any, task: Reader, sampling: Sampling = DEFAULT, seed: int = 0, micro: int = 10**9) -> Batches:

@@ -159,7 +159,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytes
             saved(tmp_path / name / "sw", np.where(np.arange(rows) % 5, 9, 0)),
         )
         pairs = int((sides[0].presence() & sides[1].presence()).sum())
-        shards = fake({"en": text}, [TokenizedBitext("set", ("en", "sw"), sides, pairs, 0)])
+        shards = fake(
+            {"en": text}, [TokenizedBitext(corpus="set", languages=("en", "sw"), sides=sides, pairs=pairs, corpus_id=0)]
+        )
         tracemalloc.start()
         objectives = {"text": Reader(length=64, number=100), "pairs": Reader("pairs", 64, 100)}
         batches = Batches(shards, objectives, Sampling(), seed=0, micro_tokens=10**9)

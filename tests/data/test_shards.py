@@ -101,13 +101,14 @@ def test_pairs_are_the_rows_that_both_sides_have(rows: list[tuple[bool, bool]], 
     sides = side([left for left, _ in rows]), side([right for _, right in rows])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROWS_PER_BLOCK", block_rows)
-        bitext = TokenizedBitext("set", ("en", "sw"), sides, len(both), 0)
+        bitext = TokenizedBitext(corpus="set", languages=("en", "sw"), sides=sides, pairs=len(both), corpus_id=0)
         assert [bitext.row(index) for index in range(len(both))] == both
 
 
 def test_rows_without_gaps_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TokenizedSentences, "presence", None)
-    bitext = TokenizedBitext("pairs", ("en", "sw"), (side([True] * 9), side([True] * 9)), 9, 0)
+    sides = side([True] * 9), side([True] * 9)
+    bitext = TokenizedBitext(corpus="pairs", languages=("en", "sw"), sides=sides, pairs=9, corpus_id=0)
     assert [bitext.row(index) for index in range(9)] == [*range(9)]
 
 

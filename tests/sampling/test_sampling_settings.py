@@ -55,7 +55,7 @@ def test_settings_are_assigned_and_read_back() -> None:
     sampling = Sampling()
     for assignment in ("pair_rule=xy_lent", "pair_alpha=0.5", "pivot=en", "relax=on"):
         sampling = settings.assign(sampling, assignment)
-    assert sampling == Sampling(0.7, "xy_lent", 0.5, "en", True)
+    assert sampling == Sampling(text_alpha=0.7, pair_rule="xy_lent", pair_alpha=0.5, pivot="en", relax=True)
     assert settings.from_dict(Sampling, {"pair_rule": "m2m", "relax": True}, "here") == Sampling(
         pair_rule="m2m", relax=True
     )

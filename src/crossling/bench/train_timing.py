@@ -67,7 +67,11 @@ class RandomShards(Shards):
         other_N = one_N * np.exp(random.normal(0.0, SPREAD, entry["pairs"]))
         lengths = [np.maximum(2, side_N.round().astype(np.int64)) for side_N in (one_N, other_N)]
         first, second = (self._sentences(lengths_N, random) for lengths_N in lengths)
-        return [TokenizedBitext(name, ("qaa", "qab"), (first, second), entry["pairs"], 0)]
+        return [
+            TokenizedBitext(
+                corpus=name, languages=("qaa", "qab"), sides=(first, second), pairs=entry["pairs"], corpus_id=0
+            )
+        ]
 
     def _sentences(
         self, lengths_N: np.ndarray, random: np.random.Generator, documents: np.ndarray | None = None

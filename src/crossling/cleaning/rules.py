@@ -52,7 +52,7 @@ MIN_ROWS_FOR_RATIO = 20  # in a corpus, to know its usual length ratio
 TextRow = tuple[str, str]  # a line and its translation, empty if there is none
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rules:
     """Rules that apply, with their thresholds. Without arguments no rule applies.
 

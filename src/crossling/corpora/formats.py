@@ -53,7 +53,7 @@ def unsupported(*_: object) -> NoReturn:
     raise TypeError("this format is not supported in this folder")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CorpusFormat:
     """Reader functions of one file ending. Without a reader, files of this format are refused at that place."""
 
@@ -113,7 +113,7 @@ def _record_format(read_records: RecordReader, **options: Any) -> CorpusFormat:
         rows = read_records(source, lambda name: name == column or any(match_codes([name], pair)))
         return records.select_pairs(rows, pair, column, str(source))
 
-    return CorpusFormat(read_text, read_pairs, read_multi, **options)
+    return CorpusFormat(read_text=read_text, read_pairs=read_pairs, read_multi=read_multi, **options)
 
 
 def _column(source: Source, default: str) -> str:

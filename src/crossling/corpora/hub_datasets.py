@@ -30,7 +30,7 @@ READABLE = ("arrow", "csv", "json", "parquet", "text")
 _REFERENCE = re.compile(r"hf://(?P<dataset>[^@?]+)(?:@(?P<revision>[^?]+))?(?:\?(?P<options>.*))?")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DatasetReference:
     """Source of text: a split of a dataset."""
 
@@ -64,7 +64,7 @@ class DatasetReference:
         dataset = unquote(match["dataset"])
         if dataset.startswith(("/", "./", "../")):
             dataset = str(((file.parent if file else Path()) / dataset).absolute())
-        return cls(text, dataset, match["revision"], file=file, **values)
+        return cls(text=text, dataset=dataset, revision=match["revision"], file=file, **values)
 
     @property
     def name(self) -> str:

@@ -134,7 +134,7 @@ def count_sentences(side: TokenizedSentences, other: TokenizedSentences | None =
     return total
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TokenizedBitext:
     """One corpus in one language pair: the group that sampling probabilities apply to."""
 
@@ -242,13 +242,16 @@ class Shards:
             source, target = entry["languages"]
             folder = self.path / "pairs" / name
             sides = TokenizedSentences.open(folder, f"{source}."), TokenizedSentences.open(folder, f"{target}.")
-            bitexts.append(TokenizedBitext(name, (source, target), sides, entry["pairs"], corpus_id))
+            pair, pairs = (source, target), entry["pairs"]
+            bitexts.append(TokenizedBitext(corpus=name, languages=pair, sides=sides, pairs=pairs, corpus_id=corpus_id))
         for corpus_id, (name, entry) in enumerate(self.manifest["multi"].items(), start=len(bitexts)):
             folder = self.path / "multi" / name
             by_language = {language: TokenizedSentences.open(folder / language) for language in entry["languages"]}
             for source, target, pairs in entry["pairs"]:
-                sides = by_language[source], by_language[target]
-                bitexts.append(TokenizedBitext(name, (source, target), sides, pairs, corpus_id))
+                pair, sides = (source, target), (by_language[source], by_language[target])
+                bitexts.append(
+                    TokenizedBitext(corpus=name, languages=pair, sides=sides, pairs=pairs, corpus_id=corpus_id)
+                )
         return bitexts
 
     def entries(self) -> dict[str, dict[str, Any]]:

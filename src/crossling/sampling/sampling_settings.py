@@ -23,7 +23,7 @@ NEGLIGIBLE = 1e-12  # a smaller probability counts as never sampled
 Key = TypeVar("Key", str, Pair)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sampling:
     """Settings for sampling the languages of text and the language pairs of bitext.
 

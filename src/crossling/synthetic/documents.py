@@ -77,9 +77,9 @@ class DocumentGenerator:
         return Frame(
             verb,
             agent,
-            patient,
-            recipient,
-            place,
+            patient=patient,
+            recipient=recipient,
+            place=place,
             relation=rng.choice(verb_class.relations) if place else None,
             # A sentence has at least four concepts: without patient and place it has a time.
             time=time if alone or place is None or rng.random() < 0.4 else None,

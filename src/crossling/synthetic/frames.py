@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
 from crossling.synthetic.world import TOPICS, World
@@ -71,6 +71,7 @@ class Entity:
     """A participant of an event."""
 
     concept: str
+    _: KW_ONLY
     plural: bool = False
     definite: bool = False
     modifier: str | None = None
@@ -87,6 +88,7 @@ class Frame:
 
     verb: str
     agent: Entity
+    _: KW_ONLY
     patient: Entity | None = None
     recipient: Entity | None = None
     place: Entity | None = None

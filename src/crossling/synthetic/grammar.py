@@ -25,7 +25,7 @@ OF_CLAUSES = ("because", "when", "if", "that")
 FEATURES = OF_VERBS + OF_NOUNS + OF_CLAUSES
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grammar:
     """The choices of one language. `affixed` features are affixes; `unmarked` features are not expressed."""
 
@@ -66,7 +66,13 @@ class Grammar:
             unmarked.add("indefinite")
         elif order != "SVO" or morphology == "isolating":
             unmarked |= {"definite", "indefinite"}
-        return cls(order, morphology, frozenset(affixed), frozenset(unmarked), order == "SOV" or rng.random() < 0.5)
+        return cls(
+            order=order,
+            morphology=morphology,
+            affixed=frozenset(affixed),
+            unmarked=frozenset(unmarked),
+            modifier_first=order == "SOV" or rng.random() < 0.5,
+        )
 
 
 @dataclass(frozen=True)

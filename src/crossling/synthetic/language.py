@@ -25,7 +25,7 @@ class Word(NamedTuple):
     feature: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SyntheticLanguage:
     code: str
     family: int
@@ -128,7 +128,9 @@ def create_languages(count: int, world: World, seed: int) -> list[SyntheticLangu
         code = language_code(number)
         grammar = Grammar.of(profile.order, profile.morphology, random.Random(f"{seed}/grammar/{code}"))
         lexicon = derive_lexicon(ancestors[profile.family], code, profile, grammar, world, seed)
-        languages.append(SyntheticLanguage(code, profile.family, profile.script, grammar, lexicon))
+        languages.append(
+            SyntheticLanguage(code=code, family=profile.family, script=profile.script, grammar=grammar, lexicon=lexicon)
+        )
     return languages
 
 

@@ -33,7 +33,7 @@ _NEAREST = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Phonotactics:
     """The sounds of a family, frequent ones first, and the shape of its syllables."""
 
