@@ -124,7 +124,7 @@ def _prepare(out: Path) -> None:
         _write(out / "corpora" / "held", file.name, kept[_cut(kept) :])
         if file.stem == HOME:
             _write(out / "corpora" / "special", file.name, kept[: _cut(kept)])
-    vocab(Corpora(out / "corpora" / "general"), VOCABULARY_SIZE, out / "vocab")
+    vocab(Corpora(out / "corpora" / "general"), out / "vocab", size=VOCABULARY_SIZE)
     for name in ("general", "special", "replay", "held"):
         tokenize(Corpora(out / "corpora" / name), out / "vocab", out / "shards" / name)
 

@@ -114,7 +114,7 @@ def _sizes(recipe: Recipe, tokens: int) -> list[str]:
 def _prepare(out: Path) -> tuple[Shards, Path]:
     if not (out / "shards" / "manifest.json").is_file():
         synth(out / "synth")
-        vocab(Corpora(out / "synth" / "corpora"), VOCABULARY_SIZE, out / "vocab")
+        vocab(Corpora(out / "synth" / "corpora"), out / "vocab", size=VOCABULARY_SIZE)
         tokenize(Corpora(out / "synth" / "corpora"), out / "vocab", out / "shards")
     return Shards.open(out / "shards"), out / "synth" / "data"
 

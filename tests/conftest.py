@@ -87,7 +87,7 @@ def vocabulary_folder(corpora_folder: Path, tmp_path_factory: pytest.TempPathFac
     from crossling.vocabulary.build_vocabulary import vocab
 
     out = tmp_path_factory.mktemp("vocabulary") / "vocab"
-    vocab(Corpora(corpora_folder), 400, out)
+    vocab(Corpora(corpora_folder), out, size=400)
     return out
 
 

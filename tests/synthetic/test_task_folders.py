@@ -94,7 +94,7 @@ def test_command_has_options_for_the_sizes(
         return int(ended.value.code or 0)
 
     assert crossling("--dev", "1") == 2
-    assert "dev examples: 1 given" in capsys.readouterr().err
+    assert "dev=1: expected at least 24 examples." in capsys.readouterr().err
     assert crossling("--train", "60", "--test", "36", "--json") == 0
     card = json.loads(capsys.readouterr().out)
     assert card["examples"] == {"train": 60, "dev": 24, "test": 36}
