@@ -20,9 +20,9 @@ from .conftest import SMALL, Command, error_line, weights_file
     [
         (["xlm-ee"], "xlm-ee: there is no such recipe; did you mean 'xlm_e'?"),
         (["xlm_e", "--size", "bse"], "size bse: there is no such size; did you mean 'base'?"),
-        (["xlm_e", "--set", "stepps=5"], "--set stepps: there is no 'stepps'; did you mean 'steps'?"),
-        (["xlm_e", "--set", "steps"], "--set steps: expected key=value"),
-        (["xlm_e", "--set", "steps=ten"], "--set steps=ten: expected a whole number"),
+        (["xlm_e", "--set", "stepps=5"], "stepps: there is no 'stepps'; did you mean 'steps'?"),
+        (["xlm_e", "--set", "steps"], "'steps': expected key=value"),
+        (["xlm_e", "--set", "steps=ten"], "steps=ten: expected a whole number"),
         (["xlm_e", "--set", "seed=-1"], "recipe xlm_e: seed must be at least 0 and less than 4294967296, found -1."),
         (["absent.json"], "absent.json: not a readable recipe.json"),
     ],

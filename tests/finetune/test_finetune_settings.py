@@ -27,11 +27,11 @@ def test_defaults_of_the_dataset_with_overrides() -> None:
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("learning_rate=1", "learning_rate is called lr here. Use --set lr=1"),
+        ("learning_rate=1", "learning_rate is called lr here. Set lr=1"),
         ("batch_size=8", "batch_size is called batch here"),
         ("num_train_epochs=8", "num_train_epochs is called epochs here"),
         ("stepz=1", "did you mean 'steps'"),
-        ("lr=fast", "--set lr=fast: expected a number"),
+        ("lr=fast", "lr=fast: expected a number"),
         ("lr=0", "fine-tuning settings: lr must be more than 0, found 0.0"),
         ("batch=0", "fine-tuning settings: batch must be at least 1, found 0"),
         ("length=7", "length must be at least 8, found 7"),

@@ -149,7 +149,7 @@ def test_fine_tuned_runs_have_more_tasks(tmp_path: Path) -> None:
         ),
         ({"finetune": {"runs": ["texts"]}}, "finetune: there is no run 'texts'; did you mean 'text'"),
         ({"finetune": {"tasks": {"xnil": []}}}, "finetune: there is no task 'xnil'; did you mean 'xnli'"),
-        ({"finetune": {"tasks": {"xnli": ["stepps=3"]}}}, "finetune: xnli: --set stepps: there is no 'stepps'"),
+        ({"finetune": {"tasks": {"xnli": ["stepps=3"]}}}, "finetune: xnli: stepps: there is no 'stepps'"),
         (
             {"finetune": {"runs": ["pairs"], "tasks": {"xnli": []}}, "claims": [{**CLAIM, "task": "xnli"}]},
             "xnli needs fine-tuning and text is not fine-tuned",

@@ -187,7 +187,7 @@ def test_micro_batch_fits_the_gpu() -> None:
 @pytest.mark.parametrize(
     ("hours", "gpus", "more", "message"),
     [
-        (1e-4, 1, {}, r"--hours 0\.0001: 1 x H200 train on .* tokens in that time, too few for tiny\. Give at least"),
+        (1e-4, 1, {}, r"hours=0\.0001: 1 x H200 train on .* tokens in that time, too few for tiny\. Give at least"),
         (0.1, 1, {"size": "xl"}, r"too few for xl\. Give at least .* hours"),
         (
             1,
@@ -195,11 +195,11 @@ def test_micro_batch_fits_the_gpu() -> None:
             {"size": "xl", "accelerator": ACCELERATORS["4090"]},
             r"xl: does not fit on 1 x RTX 4090\. Give more or larger GPUs",
         ),
-        (1, 12, {}, r"--gpus 12: more than 8 GPUs are nodes of 8\. Give a multiple"),
-        (1, 1, {"assignments": ["steps=5"]}, r"--set steps: --hours chooses the steps\. Omit it"),
+        (1, 12, {}, r"gpus=12: more than 8 GPUs are nodes of 8\. Give a multiple"),
+        (1, 1, {"assignments": ["steps=5"]}, r"steps: the budget in hours determines the steps\. Omit it"),
         (1, 1, {"size": "huge"}, r"size huge: there is no such size"),
         (1, 1, {"name": "xml"}, r"xml: there is no such recipe; did you mean 'xlm'\?"),
-        (0, 1, {}, r"--hours 0: expected a number of hours above 0"),
+        (0, 1, {}, r"hours=0: expected a number above 0"),
     ],
 )
 def test_impossible_budget_is_refused(hours: float, gpus: int, more: dict[str, Any], message: str) -> None:
@@ -305,7 +305,7 @@ def test_unknown_gpu_is_refused(
 
 def test_hours_must_be_positive_and_finite() -> None:
     for hours in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(BadInput, match="expected a number of hours above 0"):
+        with pytest.raises(BadInput, match="expected a number above 0"):
             ComputeBudget(hours, 1, H200)
 
 

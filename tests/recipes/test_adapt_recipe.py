@@ -100,7 +100,7 @@ def test_recipe_of_a_run_keeps_its_learning_rate_and_takes_no_size(tiny: Initial
             ["model.generator_layers=9"],
             "model.generator_layers=9: {name} has 4, which cannot change. Omit this setting.",
         ),
-        (None, ["model.layerz=6"], "--set model.layerz: there is no 'layerz'; did you mean 'layers'?"),
+        (None, ["model.layerz=6"], "model.layerz: there is no 'layerz'; did you mean 'layers'?"),
     ],
 )
 def test_settings_that_contradict_the_model_are_refused(

@@ -192,26 +192,26 @@ def test_folder_of_a_model_given_as_recipe_is_answered_with_the_command(tmp_path
 @pytest.mark.parametrize(
     ("assignment", "hint"),
     [
-        ("learning_rate=1e-4", "learning_rate is called lr here. Use --set lr=1e-4."),
-        ("max_steps=10", "max_steps is called steps here. Use --set steps=10."),
-        ("num_train_steps=10", "num_train_steps is called steps here. Use --set steps=10."),
-        ("warmup_steps=10", "warmup_steps is called optimizer.warmup here. Use --set optimizer.warmup=10."),
-        ("optimizer.weight_decay=0.1", "weight_decay is called optimizer.decay here. Use --set optimizer.decay=0.1."),
-        ("hidden_size=64", "hidden_size is called model.width here. Use --set model.width=64."),
-        ("recompute=true", "recompute is called gradient_checkpointing here. Use --set gradient_checkpointing=true."),
-        ("batch_size=32", "Use --set mlm.tokens=N or --set mrtd.tokens=N."),
+        ("learning_rate=1e-4", "learning_rate is called lr here. Set lr=1e-4."),
+        ("max_steps=10", "max_steps is called steps here. Set steps=10."),
+        ("num_train_steps=10", "num_train_steps is called steps here. Set steps=10."),
+        ("warmup_steps=10", "warmup_steps is called optimizer.warmup here. Set optimizer.warmup=10."),
+        ("optimizer.weight_decay=0.1", "weight_decay is called optimizer.decay here. Set optimizer.decay=0.1."),
+        ("hidden_size=64", "hidden_size is called model.width here. Set model.width=64."),
+        ("recompute=true", "recompute is called gradient_checkpointing here. Set gradient_checkpointing=true."),
+        ("batch_size=32", "Set mlm.tokens=N or mrtd.tokens=N."),
         ("fp16=true", "GPUs train in bfloat16"),
         ("bf16=true", "GPUs train in bfloat16"),
         ("precision=16", "GPUs train in bfloat16"),
-        ("gradient_accumulation_steps=4", "Use --set micro_tokens=N."),
-        ("num_train_epochs=3", "Use --set steps=N."),
-        ("mlm_probability=0.2", "Use --set mlm.rate=0.15 or --set mrtd.rate=0.15."),
+        ("gradient_accumulation_steps=4", "Set micro_tokens=N."),
+        ("num_train_epochs=3", "Set steps=N."),
+        ("mlm_probability=0.2", "Set mlm.rate=0.15 or mrtd.rate=0.15."),
     ],
 )
 def test_conventional_setting_is_answered_with_ours(assignment: str, hint: str) -> None:
     with pytest.raises(BadInput) as caught:
         get_recipe("xlm_e").set([assignment])
-    assert str(caught.value).startswith(f"--set {assignment}: ")
+    assert str(caught.value).startswith(f"{assignment}: ")
     assert hint in str(caught.value)
 
 
@@ -227,8 +227,17 @@ def test_gradient_checkpointing_is_a_setting() -> None:
 
 
 def test_conventional_field_is_answered_with_ours_in_python() -> None:
-    with pytest.raises(TypeError, match=r"learning_rate is called lr here\. Use replace\(lr=\.\.\.\)"):
-        get_recipe("xlm_e").replace(learning_rate=1e-4)
+    recipe = get_recipe("xlm_e")
+    with pytest.raises(TypeError, match=r"^learning_rate=0\.0001: learning_rate is called lr here\. Set lr=0\.0001\.$"):
+        recipe.replace(learning_rate=1e-4)
+    with pytest.raises(TypeError, match=r"^dropout=0: dropout is called model\.dropout here\. Set model\.dropout=0\.$"):
+        recipe.replace(dropout=0)
+    with pytest.raises(TypeError, match=r"^batch_size=32: .* Set mlm\.tokens=N or mrtd\.tokens=N\.$"):
+        recipe.replace(batch_size=32)
+    with pytest.raises(TypeError, match=r"^bf16=True: GPUs train in bfloat16"):
+        recipe.replace(bf16=True)
+    with pytest.raises(TypeError, match=r"^stepps=1: there is no 'stepps'; did you mean 'steps'\?$"):
+        recipe.replace(stepps=1)
 
 
 @pytest.mark.parametrize("name", RECIPES)

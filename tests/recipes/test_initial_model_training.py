@@ -200,10 +200,10 @@ def test_run_stores_its_model_and_refuses_another(folder: Folder, shards: Shards
         with pytest.raises(BadInput) as caught:
             pretrain(shaped, shards, tmp_path / "run", init=init)
         assert str(caught.value) == (
-            f"{tmp_path / 'run'}: this run was initialized from {one}. Give the original --init, or another -o folder."
+            f"{tmp_path / 'run'}: this run was initialized from {one}. Give the original init, or another folder."
         )
     pretrain(recipe, shards, tmp_path / "run", init=InitialModel.load(one))  # already complete
     pretrain(shaped, shards, tmp_path / "random")
     assert json.loads((tmp_path / "random" / "recipe.json").read_text())["init"] is None
-    with pytest.raises(BadInput, match=r"this run was initialized with random weights\. Give the original --init"):
+    with pytest.raises(BadInput, match=r"this run was initialized with random weights\. Give the original init"):
         pretrain(recipe, shards, tmp_path / "random", init=InitialModel.load(one))

@@ -97,8 +97,8 @@ def test_message_of_a_collapsed_discriminator(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"step 50: mrtd has diverged. Its loss is {1.25 * GUESSING:.4g}, guessing costs {GUESSING:.4g}; at step 20 it"
         f" was {0.6 * GUESSING:.4g}; the last good checkpoint is {tmp_path}/0000020. Replaced token detection that"
-        " continues at its original peak learning rate is known to diverge (XY-LENT, Limitations). Try --set lr=0.0001,"
-        " a fifth of this one, and another -o folder."
+        " continues at its original peak learning rate is known to diverge (XY-LENT, Limitations). Train again in a"
+        " new folder. Set lr=0.0001, a fifth."
     )
 
 
@@ -180,7 +180,7 @@ def test_a_run_at_an_absurd_learning_rate_ends_and_keeps_its_last_good_checkpoin
     ]  # none was saved while it was suspect, though one was due at every row
     assert Path(good[1]) == newest
     assert int(newest.name) == found[-4][0] >= 60
-    assert "--set lr=0.01, a fifth" in str(caught.value)
+    assert "Set lr=0.01, a fifth" in str(caught.value)
 
 
 def test_a_run_that_was_stopped_while_suspect_ends_at_the_same_step(

@@ -77,8 +77,8 @@ def test_consecutive_skips_end_the_run_even_if_checked_late(bad: int, ends: bool
         guard.check(12, "the last good checkpoint is run/checkpoints/0000007")
     assert str(caught.value) == (
         "step 12: 5 consecutive steps were skipped, because their gradients were not finite or more than 20 times their"
-        " running mean; the last good checkpoint is run/checkpoints/0000007. Try a lower lr, a longer optimizer.warmup"
-        " or a lower optimizer.clip in another -o folder. With --init it starts from a run that has a checkpoint."
+        " running mean; the last good checkpoint is run/checkpoints/0000007. Train again in a new folder, initialized"
+        " from the last good checkpoint. Set a lower lr, a longer optimizer.warmup or a lower optimizer.clip."
     )
 
 

@@ -272,7 +272,7 @@ def test_an_invalid_baseline_is_an_error_and_creates_no_run(robust: Recipe, shar
         {"step": 3, "probabilities": {"x": 1.0}, "means": {"x": 2.0}},
     ]
     (tmp_path / "other" / RESAMPLING_FILE).write_text("".join(json.dumps(row) + "\n" for row in changed))
-    for baseline, expected in (("nothing", "Train it with --set dro.rho=0"), ("other", "none of these corpora")):
+    for baseline, expected in (("nothing", "Train it with dro.rho=0"), ("other", "none of these corpora")):
         with pytest.raises(BadInput, match=expected):
             pretrain(robust.set([f"dro.baseline={tmp_path / baseline}"]), shards, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -64,6 +64,42 @@ PROBABILITY = Bounds(at_least=0, at_most=1)
 FRACTION = Bounds(at_least=0, less_than=1)
 SEED = Bounds(at_least=0, less_than=2**32)
 
+_PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32. Omit it."
+_MICRO_BATCHES = "Micro-batches follow from the tokens that fit into memory at once. Set micro_tokens=N."
+# Names that other libraries give to a setting, by our key or by a hint.
+_CONVENTIONAL_NAMES = {
+    "lr": "learning_rate peak_lr max_lr",
+    "steps": "max_steps num_train_steps num_steps total_steps train_steps",
+    "epochs": "num_train_epochs num_epochs",
+    "batch": "batch_size train_batch_size per_device_train_batch_size",
+    "length": "max_length max_seq_length max_seq_len seq_length sequence_length seq_len",
+    "warmup": "warmup_steps num_warmup_steps warmup_ratio",
+    "weight_decay": "wd",
+    "clip": "max_grad_norm grad_clip gradient_clip_val clip_norm",
+    "seed": "random_seed manual_seed",
+    "log_every": "logging_steps log_interval log_every_n_steps",
+    "checkpoint_every": "save_steps save_interval checkpoint_interval save_every",
+    _PRECISION: "fp16 bf16 precision mixed_precision dtype amp",
+    _MICRO_BATCHES: "gradient_accumulation_steps accumulate_grad_batches",
+}
+
+
+def conventional_aliases(**ours: str) -> dict[str, str]:
+    """Return the names that other libraries give to training settings, for `assign`.
+
+    Args:
+        **ours: Key or hint for a setting with another key: `warmup="optimizer.warmup"`.
+
+    Returns:
+        Key or hint by conventional name.
+
+    Example:
+        >>> conventional_aliases(batch="tokens")["batch_size"]
+        'tokens'
+    """
+    aliases = {name: ours.get(key, key) for key, names in _CONVENTIONAL_NAMES.items() for name in names.split()}
+    return aliases | {key: name for key, name in ours.items() if key != name}
+
 
 def check_bounds(settings: DataclassInstance, where: str) -> None:
     """Raise BadInput for the first value of `settings`, or of its nested dataclasses, that is out of its bounds.
@@ -79,7 +115,7 @@ def check_bounds(settings: DataclassInstance, where: str) -> None:
 
 
 def flatten(settings: DataclassInstance) -> Iterator[tuple[str, Any]]:
-    """Yield every plain setting with its key as `--set` takes it: `model.width`, `trtd.lambda`."""
+    """Yield every plain setting with its key as `assign` takes it: `model.width`, `trtd.lambda`."""
     return ((key, value) for key, value, _ in _plain_settings(settings))
 
 
@@ -100,19 +136,37 @@ def assign(value: T, assignment: str, aliases: Mapping[str, str] | None = None) 
     Args:
         value: Dataclass to change.
         assignment: Dotted key and value.
-        aliases: Conventional names of settings, each with the key used here or with a hint what to use.
-            A name that is no setting but is among them is answered by an error with that key or hint.
+        aliases: Key or hint by conventional name, for the error of a name that is no setting (`alias_hint`).
+
+    Raises:
+        BadInput: The key is unknown, or the value has another type.
     """
     key, equals, text = assignment.partition("=")
     if not equals or not key:
-        raise BadInput(f"--set {assignment}: expected key=value. Use for instance --set steps=1000.")
-    name = key.rpartition(".")[2]
-    if aliases and name in aliases and not _has_key(value, key.split(".")):
-        ours = aliases[name]
-        hint = ours if " " in ours else f"{name} is called {ours} here. Use --set {ours}={text}."
-        raise BadInput(f"--set {assignment}: {hint}")
+        raise BadInput(f"{assignment!r}: expected key=value, for instance steps=1000.")
+    hint = alias_hint(value, key, text, aliases or {})
+    if hint:
+        raise BadInput(f"{assignment}: {hint}")
     changed: T = _assigned(value, key.split("."), text, key)
     return changed
+
+
+def alias_hint(settings: DataclassInstance, key: str, text: str, aliases: Mapping[str, str]) -> str | None:
+    """Return which setting to use for a conventional name, or None if it is a setting here or unknown.
+
+    Args:
+        settings: Dataclass whose settings are known.
+        key: Key that the user gave.
+        text: Its value.
+        aliases: Key or hint by conventional name.
+    """
+    name = key.rpartition(".")[2]
+    ours = aliases.get(name, "")
+    if " " in ours and not _has_key(settings, key):
+        return ours
+    if ours and _has_key(settings, ours) and not _has_key(settings, key):
+        return f"{name} is called {ours} here. Set {ours}={text}."
+    return None
 
 
 def from_dict(cls: type[T], stored: Any, where: str) -> T:
@@ -136,9 +190,9 @@ def part_type(cls: type, name: str) -> Any:
     return _dataclass_in(get_type_hints(cls)[name])
 
 
-def _has_key(value: Any, keys: list[str]) -> bool:
+def _has_key(value: Any, keys: str) -> bool:
     cls = type(value)
-    for key in keys:
+    for key in keys.split("."):
         if cls is None or key not in {field.name.rstrip("_") for field in dataclasses.fields(cls)}:
             return False
         cls = part_type(cls, key if key in get_type_hints(cls) else f"{key}_")
@@ -150,19 +204,19 @@ def _assigned(value: Any, keys: list[str], text: str, full: str) -> Any:
     key = keys[0] if keys[0] in hints else f"{keys[0]}_"  # `lambda` is a keyword of Python, its field is `lambda_`
     names = {field.name.rstrip("_") for field in dataclasses.fields(value)}
     if keys[0] not in names:
-        raise BadInput(f"--set {full}: there is no {keys[0]!r}{suggestion(keys[0], names)}")
+        raise BadInput(f"{full}: there is no {keys[0]!r}{suggestion(keys[0], names)}")
     part = _dataclass_in(hints[key])
     if part is None:
         if len(keys) > 1:
-            raise BadInput(f"--set {full}: {keys[0]!r} is a single value. Use --set {keys[0]}=VALUE.")
-        return replace(value, **{key: _parse(hints[key], text, f"--set {full}")})
+            raise BadInput(f"{full}: {keys[0]!r} is a single value. Set {keys[0]}=VALUE.")
+        return replace(value, **{key: _parse(hints[key], text, full)})
     current = getattr(value, key)
     if len(keys) == 1:
         if text not in ("on", "off"):
             first = dataclasses.fields(part)[0].name.rstrip("_")
-            raise BadInput(f"--set {full}={text}: expected on or off, or a setting in it as {full}.{first}=VALUE.")
+            raise BadInput(f"{full}={text}: expected on or off, or a setting in it as {full}.{first}=VALUE.")
         if text == "off" and NoneType not in get_args(hints[key]):
-            raise BadInput(f"--set {full}=off: {full} cannot be turned off.")
+            raise BadInput(f"{full}=off: {full} cannot be turned off.")
         return replace(value, **{key: (current or part()) if text == "on" else None})
     return replace(value, **{key: _assigned(current or part(), keys[1:], text, full)})
 

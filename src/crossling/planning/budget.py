@@ -85,10 +85,10 @@ class ComputeBudget:
 
     def __post_init__(self) -> None:
         if not 0 < self.hours < math.inf:
-            raise BadInput(f"--hours {self.hours:g}: expected a number of hours above 0.")
+            raise BadInput(f"hours={self.hours:g}: expected a number above 0.")
         if self.gpus > GPUS_PER_NODE and self.gpus % GPUS_PER_NODE:
             raise BadInput(
-                f"--gpus {self.gpus}: more than {GPUS_PER_NODE} GPUs are nodes of {GPUS_PER_NODE}. Give a multiple."
+                f"gpus={self.gpus}: more than {GPUS_PER_NODE} GPUs are nodes of {GPUS_PER_NODE}. Give a multiple."
             )
 
     @property
@@ -109,7 +109,7 @@ class ComputeBudget:
         """
         for key in ("steps", "alternate"):
             if any(assignment.startswith(f"{key}=") for assignment in assignments):
-                raise BadInput(f"--set {key}: --hours chooses the steps. Omit it.")
+                raise BadInput(f"{key}: the budget in hours determines the steps. Omit it.")
         is_given = size is not None or name.endswith(".json")
         sizes = [size] if is_given else [each for each in reversed(SIZES) if has_size(name, each)]
         data = _Data.preview(get_recipe(name, sizes[0] if sizes else None).set(assignments), shards)
@@ -131,7 +131,7 @@ class ComputeBudget:
         fewest = _fewest_examples(initial, data.loads(initial))
         if fewest < self.gpus:
             return (
-                f"--gpus {self.gpus}: a step of {size or name} has {fewest} examples of an objective."
+                f"gpus={self.gpus}: a step of {size or name} has {fewest} examples of an objective."
                 f" Give at most {fewest} GPUs."
             )
         candidate = self._find_batch(initial, size, net, data, given)
@@ -143,7 +143,7 @@ class ComputeBudget:
         if candidate.affordable_steps < MIN_STEPS or not is_enough:
             tokens = max(MIN_STEPS * candidate.tokens_per_step, 0 if is_given else target)
             return (
-                f"--hours {self.hours:g}: {self.hardware} train on"
+                f"hours={self.hours:g}: {self.hardware} train on"
                 f" {candidate.affordable_steps * candidate.tokens_per_step:.2g} tokens in that time, too few for"
                 f" {size or name}. Give at least {tokens / candidate.tokens_per_second / 3600:.2g} hours."
             )

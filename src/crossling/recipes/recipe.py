@@ -24,19 +24,12 @@ from crossling.train.optimizer import OptimizerSettings
 from crossling.train.parallel import Parallel
 from crossling.train.step import Reduction
 
-_PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32. Omit it."
-_BATCH = "The batch size is set for each objective, in tokens per step. Use --set mlm.tokens=N or --set mrtd.tokens=N."
-_LENGTH = "The length is set for each objective. Use --set mlm.length=N or --set mrtd.length=N."
-_MASKING = "The masking rate is set for each objective. Use --set mlm.rate=0.15 or --set mrtd.rate=0.15."
-_MICRO_BATCHES = "Micro-batches follow from the tokens that fit into memory at once. Use --set micro_tokens=N."
+_BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N or mrtd.tokens=N."
+_LENGTH = "The length is set for each objective. Set mlm.length=N or mrtd.length=N."
+_MASKING = "The masking rate is set for each objective. Set mlm.rate=0.15 or mrtd.rate=0.15."
 
-# Conventional names of each setting, or of one that is answered by a hint.
+# Names that other libraries give to a setting of pre-training, by our key or by a hint.
 _CONVENTIONAL_NAMES = {
-    "lr": "learning_rate peak_lr max_lr",
-    "steps": "max_steps num_train_steps num_steps total_steps train_steps",
-    "optimizer.warmup": "warmup_steps num_warmup_steps warmup_ratio warmup",
-    "optimizer.decay": "weight_decay wd",
-    "optimizer.clip": "max_grad_norm grad_clip gradient_clip_val clip_norm clip",
     "optimizer.beta1": "adam_beta1 beta1",
     "optimizer.beta2": "adam_beta2 beta2",
     "optimizer.epsilon": "adam_epsilon adam_eps eps epsilon",
@@ -50,21 +43,21 @@ _CONVENTIONAL_NAMES = {
     "model.attention_dropout": "attention_probs_dropout_prob attention_dropout",
     "model.init": "initializer_range",
     "model.norm_epsilon": "layer_norm_eps",
-    "log_every": "logging_steps log_interval log_every_n_steps",
-    "checkpoint_every": "save_steps save_interval checkpoint_interval save_every",
-    "seed": "random_seed manual_seed",
     "gradient_checkpointing": "recompute activation_checkpointing grad_checkpointing",
     "xlco.queue": "queue_size queue_length",
     "xlco.temperature": "temperature tau",
     "sampling.text_alpha": "alpha sampling_alpha smoothing",
-    _BATCH: "batch_size train_batch_size per_device_train_batch_size tokens_per_batch",
-    _LENGTH: "max_seq_length seq_length sequence_length seq_len",
+    _BATCH: "tokens_per_batch",
     _MASKING: "mlm_probability masking_rate mask_prob",
-    _PRECISION: "fp16 bf16 precision mixed_precision dtype amp",
-    _MICRO_BATCHES: "gradient_accumulation_steps accumulate_grad_batches",
-    "A run is set in steps. Use --set steps=N.": "epochs num_train_epochs num_epochs",
 }
-SETTING_ALIASES = {name: key for key, names in _CONVENTIONAL_NAMES.items() for name in names.split()}
+SETTING_ALIASES = settings.conventional_aliases(
+    warmup="optimizer.warmup",
+    weight_decay="optimizer.decay",
+    clip="optimizer.clip",
+    batch=_BATCH,
+    length=_LENGTH,
+    epochs="A run is set in steps. Set steps=N.",
+) | {name: key for key, names in _CONVENTIONAL_NAMES.items() for name in names.split()}
 
 OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
 
@@ -154,16 +147,17 @@ class Recipe:
             The changed recipe.
 
         Raises:
-            TypeError: A name is no field.
+            TypeError: A name is no field. A conventional name is answered with ours.
 
         Example:
             >>> crossling.recipes.xlm_e("base").replace(steps=10_000).steps
             10000
         """
-        for name in changes:
-            key = SETTING_ALIASES.get(name, "")
-            if key in self.__dataclass_fields__ and name not in self.__dataclass_fields__:
-                raise TypeError(f"{name} is called {key} here. Use replace({key}=...).")
+        names = self.__dataclass_fields__
+        for name, value in changes.items():
+            if name not in names:
+                hint = settings.alias_hint(self, name, str(value), SETTING_ALIASES)
+                raise TypeError(f"{name}={value}: {hint or f'there is no {name!r}{suggestion(name, names)}'}")
         return replace(self, **changes)
 
     def set(self, assignments: Iterable[str]) -> Recipe:
@@ -207,7 +201,7 @@ class Recipe:
             raise BadInput(f"recipe {self.name}: {problem}")
 
     def settings(self) -> Iterator[tuple[str, Any]]:
-        """Return every setting with its key as `--set` takes it.
+        """Return every setting with its key as `set` takes it.
 
         Returns:
             Pairs such as `("model.width", 768)`.

@@ -101,9 +101,9 @@ class GradientNormGuard:
             count = f"{MAX_CONSECUTIVE_SKIPS} consecutive steps" if consecutive else "most of the last steps"
             raise Failed(
                 f"step {step}: {count} were skipped, because their gradients were not finite or more than"
-                f" {MAX_NORM_RATIO:g} times their running mean; {checkpoint_note}. Try a lower lr, a longer"
-                " optimizer.warmup or a lower optimizer.clip in another -o folder. With --init it starts from a run"
-                " that has a checkpoint."
+                f" {MAX_NORM_RATIO:g} times their running mean; {checkpoint_note}. Train again in a new folder,"
+                " initialized from the last good checkpoint. Set a lower lr, a longer optimizer.warmup or a lower"
+                " optimizer.clip."
             )
 
     def state_dict(self) -> dict[str, float]:
@@ -162,7 +162,7 @@ class DiscriminatorGuard:
             f" at step {good.step} it was {good.loss:.4g};"
             f" {f'the last good checkpoint is {saved[-1]}' if saved else 'no checkpoint from before is left'}."
             " Replaced token detection that continues at its original peak learning rate is known to diverge"
-            f" (XY-LENT, Limitations). Try --set lr={self.lr / 5:.3g}, a fifth of this one, and another -o folder."
+            f" (XY-LENT, Limitations). Train again in a new folder. Set lr={self.lr / 5:.3g}, a fifth."
         )
 
     def state_dict(self) -> dict[str, Any]:

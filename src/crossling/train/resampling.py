@@ -167,8 +167,8 @@ def read_baseline(run: str) -> dict[str, float]:
     rows = read_resampling_log(Path(run))
     if len(rows) < 2:
         raise BadInput(
-            f"dro.baseline={run}: expected a run with the losses of its corpora in {RESAMPLING_FILE}. Train it with"
-            " --set dro.rho=0."
+            f"dro.baseline={run}: expected a run with the losses of its corpora in {RESAMPLING_FILE}."
+            " Train it with dro.rho=0."
         )
     losses: dict[str, float] = rows[-1]["means"]
     return losses

@@ -73,19 +73,19 @@ class RunFolder:
         if stored.get("shards") != description["shards"]:
             raise BadInput(
                 f"{self.path}: this run was trained on shards {stored.get('shards')}, not on {description['shards']},"
-                " which have other data or another vocabulary. Give the original shards, or another -o folder."
+                " which have other data or another vocabulary. Give the original shards, or another folder."
             )
         if not same_models(stored.get("init") or {}, description["init"] or {}):
             models = " with ".join((stored.get("init") or {}).values())
             source = f"from {models}" if models else "with random weights"
             raise BadInput(
-                f"{self.path}: this run was initialized {source}. Give the original --init, or another -o folder."
+                f"{self.path}: this run was initialized {source}. Give the original init, or another folder."
             )
         changed = sorted(_changed_keys(stored["recipe"], description["recipe"]) - {*changeable})
         if changed:
             raise BadInput(
                 f"{self.path}: this run has another recipe (different: {', '.join(changed)}). Give the original recipe,"
-                " or another -o folder."
+                " or another folder."
             )
 
     @staticmethod
@@ -156,8 +156,8 @@ def _read(file: Path) -> dict[str, Any]:
     except ValueError:
         stored = None
     if not isinstance(stored, dict) or not isinstance(stored.get("recipe"), dict):
-        raise BadInput(f"{file}: not the recipe.json of a run. Restore the file, or give another -o folder.")
-    fix = "Train again with crossling pretrain in another -o folder."
+        raise BadInput(f"{file}: not the recipe.json of a run. Restore the file, or give another folder.")
+    fix = "Train again with crossling pretrain, in another folder."
     check_format(f"{file}: run", stored.get("format", 1), FORMAT, fix)
     return stored
 
