@@ -42,7 +42,7 @@ def shorten(text: str) -> str:
 
 
 def write_demo_recipe(shards: Shards, folder: Path) -> None:
-    write_json(folder / "demo" / WITH / "recipe.json", {"recipe": demo_recipes(shards)[WITH].dump()})
+    write_json(folder / "demo" / WITH / "recipe.json", {"format": 2, "recipe": demo_recipes(shards)[WITH].dump()})
 
 
 def test_the_python_example_runs(shards: Shards, tmp_path: Path) -> None:

@@ -34,11 +34,12 @@ def write(
 ) -> Path:
     """Write a run that was resampled once."""
     run.mkdir(parents=True, exist_ok=True)
-    (run / "recipe.json").write_text(json.dumps({"recipe": recipe.dump(), "shards": "", "init": None}))
+    (run / "recipe.json").write_text(json.dumps({"format": 2, "recipe": recipe.dump(), "shards": "", "init": None}))
     first = dict.fromkeys(losses, 1 / len(losses))
     rates = {name: rate * (2 if name == "opus en-sw" else 0.75) for name, rate in first.items()}
     rows = [
         {
+            "format": 2,
             "step": 0,
             "probabilities": first,
             "pairs": dict.fromkeys(losses, 40),

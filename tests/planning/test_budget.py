@@ -243,7 +243,7 @@ def test_settings_of_the_command_give_the_recipe() -> None:
 
 def test_recipe_of_an_earlier_run(tmp_path: Path) -> None:
     file = tmp_path / "recipe.json"
-    file.write_text(json.dumps({"recipe": get_recipe("xlm_e", "small").dump()}))
+    file.write_text(json.dumps({"format": 2, "recipe": get_recipe("xlm_e", "small").dump()}))
     found = chosen(2, name=str(file))
     assert found.size is None
     assert "--size" not in found.command(MANY)

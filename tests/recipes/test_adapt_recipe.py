@@ -79,7 +79,7 @@ def test_learning_rate_depends_on_the_objectives_after_all_settings(tiny: Initia
 
 def test_recipe_of_a_run_keeps_its_learning_rate_and_takes_no_size(tiny: InitialModel, tmp_path: Path) -> None:
     file = tmp_path / "recipe.json"
-    file.write_text(json.dumps({"recipe": small_recipe("xlm_e").dump()}))
+    file.write_text(json.dumps({"format": 2, "recipe": small_recipe("xlm_e").dump()}))
     chosen = adapt_recipe(str(file), tiny)
     assert (chosen.lr, chosen.model.layers, chosen.name) == (0.05, 4, "xlm_e")
     with pytest.raises(BadInput, match=r"the recipe of a run has its size already\. Omit the size"):

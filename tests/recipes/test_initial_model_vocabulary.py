@@ -161,7 +161,7 @@ def test_vocabulary_changes_in_sequence_keep_common_rows(
         run = tmp_path / str(number)
         each.save(run / "vocab")
 
-        (run / "recipe.json").write_text(json.dumps({"recipe": recipe.dump()}))
+        (run / "recipe.json").write_text(json.dumps({"format": 2, "recipe": recipe.dump()}))
         saved = checkpoint.Checkpoints(run / "checkpoints")
         saved.save(1, net, OptimizerSettings().build(net), {})
         saved.wait()

@@ -114,7 +114,7 @@ def write(path: Path, content: Any) -> Path:
 
 
 def test_recipe_of_a_run_is_read_back(full_recipe: Recipe, tmp_path: Path) -> None:
-    file = write(tmp_path / "recipe.json", {"recipe": full_recipe.dump(), "shards": "abc"})
+    file = write(tmp_path / "recipe.json", {"format": 2, "recipe": full_recipe.dump(), "shards": "abc"})
     assert Recipe.load(file) == full_recipe
 
 
@@ -130,7 +130,7 @@ def test_recipe_of_a_run_is_read_back(full_recipe: Recipe, tmp_path: Path) -> No
     ],
 )
 def test_mistyped_recipe_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    file = write(tmp_path / "recipe.json", {"recipe": xlm_e("tiny").dump() | change})
+    file = write(tmp_path / "recipe.json", {"format": 2, "recipe": xlm_e("tiny").dump() | change})
     with pytest.raises(BadInput) as caught:
         Recipe.load(file)
     assert str(caught.value).startswith(f"{file}: ")
@@ -141,6 +141,13 @@ def test_mistyped_recipe_is_refused(change: dict[str, Any], message: str, tmp_pa
 def test_file_without_a_recipe_is_refused(content: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"recipe\.json: "):
         Recipe.load(write(tmp_path / "recipe.json", content))
+
+
+@pytest.mark.parametrize("version", [{}, {"format": 1}, {"format": 3}, {"format": "2"}, {"format": None}])
+def test_recipe_of_another_version_is_refused(version: dict[str, Any], tmp_path: Path) -> None:
+    stored = {"recipe": xlm_e("tiny").dump() | {"recompute": True}, **version}
+    with pytest.raises(BadInput, match=r"format version .*, expected 2\. Train again with crossling pretrain"):
+        Recipe.load(write(tmp_path / "recipe.json", stored))
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
@@ -160,7 +167,7 @@ def test_dro_is_turned_on_as_a_part_or_by_one_of_its_settings(full_recipe: Recip
 
 def test_dro_is_read_back(full_recipe: Recipe, tmp_path: Path) -> None:
     recipe = full_recipe.set(["dro.times=3", "dro.baseline=runs/plain"])
-    (tmp_path / "recipe.json").write_text(json.dumps({"recipe": recipe.dump()}))
+    (tmp_path / "recipe.json").write_text(json.dumps({"format": 2, "recipe": recipe.dump()}))
     assert Recipe.load(tmp_path / "recipe.json") == recipe
 
 

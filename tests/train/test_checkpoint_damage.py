@@ -168,8 +168,8 @@ def test_a_full_disk_leaves_the_earlier_checkpoint_and_no_debris(
     assert {path.name: path.read_bytes() for path in (tmp_path / "0000001").iterdir()} == content
 
 
-@pytest.mark.parametrize(("version", "age"), [(None, "older"), (1, "older"), (9, "newer")])
-def test_another_format_is_an_error_that_names_the_command(version: int | None, age: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [None, 1, 9, "new"])
+def test_another_format_is_an_error_that_names_the_command(version: int | str | None, tmp_path: Path) -> None:
     checkpoints = saved(tmp_path / "checkpoints", 1)
     folder = tmp_path / "checkpoints" / "0000001"
     state = json.loads((folder / "state.json").read_text())
@@ -178,7 +178,7 @@ def test_another_format_is_an_error_that_names_the_command(version: int | None, 
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"]["state.json"] = checkpoint._describe_file(folder / "state.json")
     write_json(folder / "manifest.json", manifest)
-    expected = rf"checkpoint format {version or 1} is {age} than 2\. Train again with crossling pretrain\.$"
+    expected = rf"0000001: format version {version or 1!r}, expected 2\. Train again with crossling pretrain\.$"
     with pytest.raises(BadInput, match=expected):
         checkpoints.load(*trained(0))
     with pytest.raises(BadInput, match=expected):

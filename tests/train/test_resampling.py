@@ -268,7 +268,7 @@ def test_a_resumed_run_keeps_its_baseline(
 def test_an_invalid_baseline_is_an_error_and_creates_no_run(robust: Recipe, shards: Shards, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     changed = [
-        {"step": 0, "probabilities": {"x": 1.0}, "pairs": {"x": 9}},
+        {"format": 2, "step": 0, "probabilities": {"x": 1.0}, "pairs": {"x": 9}},
         {"step": 3, "probabilities": {"x": 1.0}, "means": {"x": 2.0}},
     ]
     (tmp_path / "other" / RESAMPLING_FILE).write_text("".join(json.dumps(row) + "\n" for row in changed))
@@ -279,11 +279,19 @@ def test_an_invalid_baseline_is_an_error_and_creates_no_run(robust: Recipe, shar
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]\n", "", '{"step": 0}\n', '{"step": 0, "probabilities": {}, "pairs": {}}\n{"step": 3}\n']
+    "content",
+    ["{", "[]\n", "", '{"format": 2}\n', '{"format": 2, "probabilities": {}, "pairs": {}}\n{"step": 3}\n'],
 )
 def test_a_damaged_log_is_an_error(content: str, tmp_path: Path) -> None:
     (tmp_path / RESAMPLING_FILE).write_text(content)
     with pytest.raises(BadInput, match="damaged"):
+        read_resampling_log(tmp_path)
+
+
+@pytest.mark.parametrize("version", ["", '"format": 1, ', '"format": "x", '])
+def test_a_log_of_another_version_is_an_error(version: str, tmp_path: Path) -> None:
+    (tmp_path / RESAMPLING_FILE).write_text(f'{{{version}"step": 0, "probabilities": {{}}, "pairs": {{}}}}\n')
+    with pytest.raises(BadInput, match=r"format version .*, expected 2\. Train the run again"):
         read_resampling_log(tmp_path)
 
 

@@ -100,7 +100,7 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", '{"recipe": ', "[]", '{"shards": "abc"}', b"\xff".decode("latin-1")])
 def test_a_damaged_recipe_is_an_error(content: str, tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_text(content, encoding="latin-1")
-    with pytest.raises(BadInput, match=r"recipe\.json: not the recipe\.json of a run"):
+    with pytest.raises(BadInput, match=r"recipe\.json: not (a readable recipe|the recipe)\.json"):
         RunFolder(tmp_path, RECIPE, "abc")
 
 
@@ -147,13 +147,13 @@ def test_tensorboard_gets_every_row_and_removes_repeated_ones(tmp_path: Path) ->
     assert [(event.step, event.value) for event in found.Scalars("loss")] == [(2, 9.0), (4, 8.0), (6, 6.5), (8, 6.0)]
 
 
-@pytest.mark.parametrize(("version", "age"), [(None, "older"), (1, "older"), (9, "newer")])
-def test_another_format_is_an_error_that_names_the_command(version: int | None, age: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [None, 1, 9])
+def test_another_format_is_an_error_that_names_the_command(version: int | None, tmp_path: Path) -> None:
     RunFolder(tmp_path, RECIPE, "abc")
     stored = json.loads((tmp_path / "recipe.json").read_text())
     stored.pop("format")
     (tmp_path / "recipe.json").write_text(json.dumps(stored | ({} if version is None else {"format": version})))
     with pytest.raises(
-        BadInput, match=rf"run format {version or 1} is {age} than 2\. Train again with crossling pretrain"
+        BadInput, match=rf"format version {version or 1}, expected 2\. Train again with crossling pretrain"
     ):
         RunFolder(tmp_path, RECIPE, "abc")

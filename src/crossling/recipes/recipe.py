@@ -6,7 +6,6 @@ A recipe is a frozen value. A variation states its difference: `xlm_e("base").re
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +21,7 @@ from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, Pretraining
 from crossling.sampling import DRO, Sampling
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.parallel import Parallel
+from crossling.train.run_folder import read_description
 from crossling.train.step import Reduction
 
 _BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N or mrtd.tokens=N."
@@ -235,19 +235,13 @@ class Recipe:
             The recipe of that run.
 
         Raises:
-            BadInput: The file is not readable, or not the `recipe.json` of a run.
+            BadInput: The file is not readable, not the `recipe.json` of a run, or of another version.
 
         Example:
             >>> crossling.Recipe.load("runs/xlm_e/recipe.json").steps
             125000
         """
-        try:
-            stored = json.loads(Path(file).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise BadInput(f"{file}: not a readable recipe.json ({error}). Give the recipe.json of a run.") from None
-        if not isinstance(stored, dict) or "recipe" not in stored:
-            raise BadInput(f"{file}: expected a JSON object with the key `recipe`. Give the recipe.json of a run.")
-        return settings.from_dict(cls, stored["recipe"], str(file))
+        return settings.from_dict(cls, read_description(Path(file))["recipe"], str(file))
 
     def _problems(self) -> Iterator[str]:
         """Yield contradictions between settings, each as a message."""

@@ -9,7 +9,6 @@ saved. So the checkpoints at the end do not depend on where a run was stopped.
 from __future__ import annotations
 
 import copy
-import json
 import math
 import shutil
 import warnings
@@ -25,7 +24,7 @@ import torch.distributed as dist
 from torch import nn
 
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_folder, write_json
+from crossling.core.files import atomic_folder, check_format, read_json, write_json
 from crossling.core.resumable import file_fingerprint
 from crossling.train import checkpoint_storage
 
@@ -205,8 +204,7 @@ def _latest_valid(checkpoints: Sequence[Path], find_damage: Callable[[Path], str
     for folder in reversed(checkpoints):
         damage = find_damage(folder)
         if damage is None:
-            found = _read_state(folder).get("format", 1)
-            check_format(f"{folder}: checkpoint", found, FORMAT, "Train again with crossling pretrain.")
+            check_format(folder, _read_state(folder).get("format", 1), FORMAT, "Train again with crossling pretrain.")
             return folder
         if folder == checkpoints[0]:
             raise BadInput(
@@ -218,16 +216,10 @@ def _latest_valid(checkpoints: Sequence[Path], find_damage: Callable[[Path], str
     return None
 
 
-def check_format(what: str, found: int, expected: int, fix: str) -> None:
-    """Raise BadInput if stored data has another format than this version reads."""
-    if found != expected:
-        raise BadInput(f"{what} format {found} is {'older' if found < expected else 'newer'} than {expected}. {fix}")
-
-
 def _find_damage(folder: Path, first: int = 0, every: int = 1) -> str | None:
     """Return what is wrong with a checkpoint, or with a part of its files."""
     try:
-        listed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        listed = read_json(folder / MANIFEST)["files"]
         entries = {name: (int(entry["bytes"]), str(entry["xxh3"])) for name, entry in listed.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return f"{folder / MANIFEST} is missing or damaged"
@@ -252,7 +244,7 @@ def _describe_file(file: Path) -> dict[str, Any]:
 def _read_state(folder: Path) -> dict[str, Any]:
     """Return the state of a checkpoint. Empty if it is damaged."""
     try:
-        state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        state = read_json(folder / STATE)
     except (OSError, ValueError):
         return {}
-    return state
+    return state if isinstance(state, dict) else {}

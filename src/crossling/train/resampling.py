@@ -17,6 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import torch
 
 from crossling.core.distributed import all_reduce_sum, is_main_process
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_file
+from crossling.core.files import atomic_file, check_format
 from crossling.data.batches import Batches, StepWork
 from crossling.objectives.objective import Network, PretrainingObjective, combined_loss_weights
 from crossling.sampling import DRO, GroupLosses, best_response
@@ -33,6 +34,7 @@ from crossling.train.parallel import autocast
 from crossling.train.step import move_to_device
 
 RESAMPLING_FILE = "robust.jsonl"
+FORMAT = 2  # of that file, in its first row
 TOKENS = 2048  # per group, objective and evaluation
 MIN_PAIRS = 20  # groups with fewer pairs keep their probability, because their loss would be too noisy
 NEWEST_WEIGHT = 0.5  # of the newest losses in the running mean: every evaluation reads other examples
@@ -132,8 +134,9 @@ class Resampling:
 
     def _write_log(self) -> None:
         if is_main_process():
+            rows = [{"format": FORMAT, **self.rows[0]}, *self.rows[1:]]
             with atomic_file(self.file) as new:
-                new.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
+                new.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
     def state_dict(self) -> list[dict[str, Any]]:
         """Return the state for a checkpoint."""
@@ -154,12 +157,14 @@ def read_resampling_log(run: Path) -> list[dict[str, Any]]:
     file = Path(run) / RESAMPLING_FILE
     if not file.is_file():
         return []
-    with suppress(ValueError, IndexError, AttributeError):
+    fix = "Train the run again with crossling pretrain."
+    with suppress(JSONDecodeError, UnicodeDecodeError, IndexError, AttributeError, TypeError):
         rows: list[dict[str, Any]] = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        check_format(file, rows[0].pop("format", 1), FORMAT, fix)
         is_complete = all({"probabilities", "means"} <= row.keys() for row in rows[1:])
         if is_complete and {"probabilities", "pairs"} <= rows[0].keys():
             return rows
-    raise BadInput(f"{file}: damaged, or of an older version. Run the command that trained the run again.")
+    raise BadInput(f"{file}: damaged. {fix}")
 
 
 def read_baseline(run: str) -> dict[str, float]:

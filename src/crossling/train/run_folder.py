@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_file, write_json
+from crossling.core.files import atomic_file, check_format, read_json, write_json
 from crossling.core.resumable import check_output_folder
-from crossling.train.checkpoint import check_format, list_checkpoints
+from crossling.train.checkpoint import list_checkpoints
 
 FORMAT = 2  # of recipe.json
 # Settings that depend on the machine and change no result.
@@ -63,7 +63,7 @@ class RunFolder:
         if init_source is not None:
             description |= {"init": init_source.models, "new": init_source.new}
         if file.is_file():
-            self._check_same_run(_read(file), description, changeable)
+            self._check_same_run(read_description(file), description, changeable)
         else:
             # A hidden file is a recipe that was being written when the process was killed.
             check_output_folder(self.path, holds=[f".{file.name}.*"], command="crossling pretrain", exclusive=True)
@@ -94,7 +94,7 @@ class RunFolder:
         file = Path(path) / "recipe.json"
         if not file.is_file() or not list_checkpoints(Path(path) / "checkpoints"):
             return None
-        stored = _read(file)
+        stored = read_description(file)
         return InitSource(stored["init"], stored.get("new", [])) if stored.get("init") else None
 
     @property
@@ -150,15 +150,19 @@ def same_setting(one: Any, other: Any) -> bool:
     return one == other or (are_names and Path(one).resolve() == Path(other).resolve())
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_description(file: Path) -> dict[str, Any]:
+    """Return the content of the recipe.json of a run.
+
+    Raises:
+        BadInput: The file is not readable, not the recipe.json of a run, or of another version.
+    """
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        stored = None
+        stored = read_json(file)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{file}: not a readable recipe.json ({error}). Give the recipe.json of a run.") from None
     if not isinstance(stored, dict) or not isinstance(stored.get("recipe"), dict):
-        raise BadInput(f"{file}: not the recipe.json of a run. Restore the file, or give another folder.")
-    fix = "Train again with crossling pretrain, in another folder."
-    check_format(f"{file}: run", stored.get("format", 1), FORMAT, fix)
+        raise BadInput(f"{file}: not the recipe.json of a run. Restore the file, or give another one.")
+    check_format(file, stored.get("format", 1), FORMAT, "Train again with crossling pretrain, in another folder.")
     return stored
 
 
