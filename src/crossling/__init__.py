@@ -47,8 +47,8 @@ if _TYPE_CHECKING:
     from crossling.inference.sentence_encoder import Encoder as Encoder
     from crossling.lab.lab import lab as lab
     from crossling.planning import plan as plan
+    from crossling.pretraining import pretrain as pretrain
     from crossling.recipes.initial_model import InitialModel as InitialModel
-    from crossling.recipes.pretrain import pretrain as pretrain
     from crossling.recipes.recipe import Recipe as Recipe
     from crossling.report.report import report as report
     from crossling.synthetic.corpus_files import BitextNoise as BitextNoise
@@ -87,7 +87,7 @@ _HOMES = {
     "load": "inference.load",
     "mine": "inference.mining",
     "plan": "planning",
-    "pretrain": "recipes.pretrain",
+    "pretrain": "pretraining",
     "recipes": "recipes",
     "report": "report.report",
     "synth": "synthetic.generate",

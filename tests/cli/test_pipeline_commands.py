@@ -110,7 +110,7 @@ def test_pretrain_measures_losses_on_other_shards(crossling: Command, shards: Sh
 
 def test_probes_that_cannot_be_had_leave_no_run(crossling: Command, shards: Shards, tmp_path: Path) -> None:
     command = ["pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *SMALL]
-    assert "Give --probe DATA or --validate SHARDS too" in error_line(crossling(*command, "--probe-every", "5"), 2)
+    assert "Give probe or validate too" in error_line(crossling(*command, "--probe-every", "5"), 2)
     assert "tatoeba" in error_line(crossling(*command, "--probe", tmp_path), 2)
     assert not (tmp_path / "run").exists()
 

@@ -219,14 +219,14 @@ def test_suggested_hours_are_enough() -> None:
 
 
 def test_one_gpu_needs_no_launcher() -> None:
-    words = shlex.split(chosen(12).command(MANY))
+    words = shlex.split(chosen(12).command)
     assert words[:5] == ["crossling", "pretrain", "xlm_e", "--shards", "my shards"]
     assert words[words.index("--size") + 1] == "base"
 
 
 @pytest.mark.parametrize(("gpus", "nodes"), [(2, ["--standalone", "--nproc-per-node=2"]), (16, ["--nnodes=2"])])
 def test_several_gpus_use_torchrun(gpus: int, nodes: list[str]) -> None:
-    words = shlex.split(chosen(12, gpus).command(MANY))
+    words = shlex.split(chosen(12, gpus).command)
     assert words[0] == "torchrun"
     assert {*nodes} <= {*words}
     assert words[words.index("-m") : words.index("-m") + 3] == ["-m", "crossling", "pretrain"]
@@ -234,7 +234,7 @@ def test_several_gpus_use_torchrun(gpus: int, nodes: list[str]) -> None:
 
 def test_settings_of_the_command_give_the_recipe() -> None:
     found = chosen(12, 2, assignments=["seed=3"])
-    words = shlex.split(found.command(MANY))
+    words = shlex.split(found.command)
     given = [words[index + 1] for index, word in enumerate(words) if word == "--set"]
     recipe = get_recipe(words[words.index("pretrain") + 1], words[words.index("--size") + 1]).set(given)
     assert recipe == found.recipe
@@ -246,7 +246,7 @@ def test_recipe_of_an_earlier_run(tmp_path: Path) -> None:
     file.write_text(json.dumps({"format": 2, "recipe": get_recipe("xlm_e", "small").dump()}))
     found = chosen(2, name=str(file))
     assert found.size is None
-    assert "--size" not in found.command(MANY)
+    assert "--size" not in found.command
     assert found.recipe.model == SIZES["small"]
 
 

@@ -82,7 +82,7 @@ def test_recipe_of_a_run_keeps_its_learning_rate_and_takes_no_size(tiny: Initial
     file.write_text(json.dumps({"format": 2, "recipe": small_recipe("xlm_e").dump()}))
     chosen = adapt_recipe(str(file), tiny)
     assert (chosen.lr, chosen.model.layers, chosen.name) == (0.05, 4, "xlm_e")
-    with pytest.raises(BadInput, match=r"the recipe of a run has its size already\. Omit the size"):
+    with pytest.raises(BadInput, match=r"this recipe has its size already\. Omit the size"):
         adapt_recipe(str(file), tiny, "tiny")
 
 

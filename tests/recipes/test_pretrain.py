@@ -19,9 +19,9 @@ from crossling.model.encoder import CrosslingModel
 from crossling.planning import plan
 from crossling.recipes import infoxlm, veco, xlm_e
 from crossling.recipes.initial_model import InitialModel
-from crossling.recipes.pretrain import _summarize, describe_machine, pretrain
+from crossling.recipes.pretrain import _summarize, pretrain
 from crossling.recipes.recipe import Recipe
-from crossling.train.meters import Machine, TrainingCost
+from crossling.train.meters import Machine, TrainingCost, describe_machine
 
 
 def test_gradient_checkpointing_gives_the_same_weights_and_can_be_turned_on_later(
@@ -127,7 +127,7 @@ def test_summary_names_every_machine() -> None:
 
 def test_machine_covers_all_gpus_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe_machine(torch.device("cpu")) == Machine(hardware.cpu_name(), None)
-    monkeypatch.setattr(importlib.import_module("crossling.recipes.pretrain"), "world_size", lambda: 4)
+    monkeypatch.setattr(importlib.import_module("crossling.train.meters"), "world_size", lambda: 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -35,24 +34,17 @@ def plan(
 
     The size and steps for a day on two GPUs: crossling plan xlm_e --shards shards --hours 24 --gpus 2 --gpu a100
     """
-    from crossling.core.hardware import get_accelerator
-    from crossling.planning.budget import ComputeBudget
     from crossling.planning.plan_page import budget_table, plan_tables
 
-    data, choice = xl.Shards.open(shards), None
-    if hours is not None:
-        choice = ComputeBudget(hours, gpus, get_accelerator(gpu)).choose(recipe, data, size, set_ or [])
-    planned_recipe = choice.recipe if choice else xl.recipes.get_recipe(recipe, size).set(set_ or [])
-    planned = xl.plan(planned_recipe, data, out, gpus=gpus, gpu=gpu)
+    planned = xl.plan(recipe, shards, out, size=size, set=set_ or [], hours=hours, gpus=gpus, gpu=gpu)
     if json_:
-        chosen = {"budget": {**choice.dump(), "command": choice.command(data)}} if choice else {}
-        print(json.dumps(planned.dump() | chosen))
+        print(json.dumps(planned.dump()))
         return
     for table in plan_tables(planned):
         Console().print(table)
-    if choice:
-        Console().print(budget_table(choice))
-        print(choice.command(data))
+    if planned.budget:
+        Console().print(budget_table(planned.budget))
+        print(planned.budget.command)
     if out is not None:
         print(f"Open {out}")
 
@@ -87,55 +79,27 @@ def pretrain(
     Adapt XLM-R: crossling pretrain infoxlm --shards shards -o run --init xlm-roberta-base --set sampling.focus=si
     """
     from crossling.core.distributed import is_main_process, process_group
-    from crossling.evaluate import probes
-    from crossling.recipes import adapt_recipe, can_resume, get_recipe
-    from crossling.train.run_folder import RunFolder
+    from crossling.evaluate.probes import make_probe_tables
 
     with process_group():
-        data = xl.Shards.open(shards)
-        measures = [probes.make_retrieval_probe(probe, xl.Vocabulary.load(data.vocabulary_path))] if probe else []
-        if init_generator and not init:
-            raise BadInput("--init-generator: no model to add it to. Give --init MODEL too.")
-        start: xl.InitialModel | str | None = None
-        if init:  # a resumed run does not need the model
-            known = not init_generator and can_resume(out, recipe, init)
-            start = init if known else xl.InitialModel.load(init, init_generator)
-        if isinstance(start, str):
-            chosen = get_recipe(str(out / "recipe.json")).set(set_ or [])
-        elif start is None:
-            chosen = get_recipe(recipe, size).set(set_ or [])
-            if recipe.endswith(".json") and (earlier := RunFolder.read_init_source(Path(recipe).parent)):
-                warnings.warn(f"that run was initialized from {earlier.models['model']}, this one is not", stacklevel=2)
-        else:
-            chosen = adapt_recipe(recipe, start, size, set_ or [])
-            warnings.warn(f"peak learning rate {chosen.lr:g}", stacklevel=2)
-        if validate:
-            measures.append(probes.make_loss_probe(_validation_shards(validate, data), chosen))
-        elif start is not None and data.manifest["text"]:
-            measures.append(probes.make_loss_probe(data, chosen))
-        if probe_every and not measures:
-            raise BadInput("--probe-every: nothing to measure. Give --probe DATA or --validate SHARDS too.")
-        every = probe_every or max(1, chosen.steps // 10)
-        probe_all = probes.combine_probes(measures) if measures else None
-        xl.pretrain(chosen, data, out, probe=probe_all, probe_every=every, workers=workers, init=start)
+        xl.pretrain(
+            recipe,
+            shards,
+            out,
+            size=size,
+            set=set_ or [],
+            init=init,
+            init_generator=init_generator,
+            workers=workers,
+            probe=probe,
+            validate=validate,
+            probe_every=probe_every,
+        )
         if not is_main_process():
             return
-        if measures:
-            for table in probes.make_probe_tables(out / "metrics.jsonl"):
-                Console().print(table)
+        for table in make_probe_tables(out / "metrics.jsonl"):
+            Console().print(table)
         print(out)
-
-
-def _validation_shards(folder: Path, trained: xl.Shards) -> xl.Shards:
-    shards = xl.Shards.open(folder)
-    if shards.manifest["vocabulary"] != trained.manifest["vocabulary"]:
-        raise BadInput(
-            f"--validate {folder}: these shards have another vocabulary than {trained.path}."
-            f" Tokenize them with --vocab {trained.vocabulary_path}."
-        )
-    if not shards.manifest["text"]:
-        raise BadInput(f"--validate {folder}: these shards have no text to measure losses on.")
-    return shards
 
 
 def finetune(

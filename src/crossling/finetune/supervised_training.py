@@ -30,11 +30,10 @@ from crossling.data.packing import Batch
 from crossling.finetune.finetune_settings import Settings, TrainingSettings
 from crossling.finetune.tuned_model import Info, InfoFile
 from crossling.objectives.objective import Network, Objective
-from crossling.recipes.pretrain import describe_machine
 from crossling.tasks import scores
 from crossling.tasks.scores import ScoreRow
 from crossling.train import checkpoint
-from crossling.train.meters import TrainingCost
+from crossling.train.meters import TrainingCost, describe_machine
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.run_folder import RunFolder, same_setting
 from crossling.train.step import Schedule

@@ -16,6 +16,7 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from crossling.core.errors import BadInput
@@ -37,11 +38,12 @@ MIN_BATCH, MIN_BATCH_PER_GPU = 65_536, 8_192  # tokens of an objective per step
 GPUS_PER_NODE = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BudgetChoice:
     """The recipe that a budget buys."""
 
     name: str  # of the recipe, as requested
+    shards: Path
     size: str | None
     settings: list[str]  # key=value, those of the user first
     recipe: Recipe
@@ -49,8 +51,9 @@ class BudgetChoice:
     tokens_per_parameter: float
     reason: str  # for this number of steps
 
-    def command(self, shards: Shards) -> str:
-        """Return the command that trains it."""
+    @property
+    def command(self) -> str:
+        """The command that trains it."""
         gpus = self.estimate.gpus
         words = ["crossling"]
         if 1 < gpus <= GPUS_PER_NODE:
@@ -60,7 +63,7 @@ class BudgetChoice:
             rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=HOST:29500"]
             words = ["torchrun", *nodes, *rendezvous, "-m", "crossling"]
         out = f"runs/{'-'.join(filter(None, (self.recipe.name, self.size)))}"
-        words += ["pretrain", self.name, "--shards", str(shards.path), "-o", out]
+        words += ["pretrain", self.name, "--shards", str(self.shards), "-o", out]
         words += ["--size", self.size] if self.size else []
         return shlex.join([*words, *(word for setting in self.settings for word in ("--set", setting))])
 
@@ -72,6 +75,7 @@ class BudgetChoice:
             "settings": self.settings,
             "tokens_per_parameter": self.tokens_per_parameter,
             "why": self.reason,
+            "command": self.command,
         }
 
 
@@ -152,6 +156,7 @@ class ComputeBudget:
         recipe.check()
         return BudgetChoice(
             name=name,
+            shards=data.shards.path,
             size=size,
             settings=[*given, *settings],
             recipe=recipe,
@@ -201,7 +206,7 @@ class ComputeBudget:
         return candidate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Candidate:
     """A recipe at some batch size."""
 

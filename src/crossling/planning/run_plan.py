@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crossling.core.errors import BadInput
 from crossling.core.hardware import get_accelerator
 from crossling.data.example_sampler import most_paired_language
 from crossling.data.shards import Shards
+from crossling.planning.budget import BudgetChoice, ComputeBudget
 from crossling.planning.estimate import PublishedSize, RunEstimate, estimate_run, published_sizes
 from crossling.planning.plan_page import write_page
 from crossling.planning.sampling_preview import (
@@ -19,12 +22,13 @@ from crossling.planning.sampling_preview import (
     preview_rules,
     preview_text,
 )
+from crossling.recipes import get_recipe
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
 from crossling.recipes.recipe import Recipe
 from crossling.sampling import MOST_PAIRED, Pair
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PretrainingPlan:
     """Sampling, size and cost of a run."""
 
@@ -37,6 +41,7 @@ class PretrainingPlan:
     rules: dict[str, SamplingPreview[Pair] | str]  # pairs under each rule, or the error of an infeasible one
     estimate: RunEstimate
     published: list[PublishedSize]  # sizes of the recipe's paper on the same GPUs
+    budget: BudgetChoice | None = None  # the choice of size and steps, if hours were given
 
     @property
     def feasible_rules(self) -> dict[str, SamplingPreview[Pair]]:
@@ -60,6 +65,7 @@ class PretrainingPlan:
         """Return the plan as the JSON object that `crossling plan --json` prints."""
         streams: dict[str, SamplingPreview[Any] | None] = {"text": self.text, "pairs": self.pairs}
         previews = {stream: preview for stream, preview in streams.items() if preview is not None}
+        budget = {"budget": self.budget.dump()} if self.budget else {}
         return {
             "recipe": self.recipe.dump(),
             "parameters": sum(self.parameters.values()),
@@ -79,18 +85,30 @@ class PretrainingPlan:
                 rule: {"cannot": preview} if isinstance(preview, str) else preview.dump()
                 for rule, preview in self.rules.items()
             },
+            **budget,
         }
 
 
 def plan(
-    recipe: Recipe, shards: Shards, out: str | os.PathLike[str] | None = None, *, gpus: int = 1, gpu: str | None = None
+    recipe: Recipe | str | os.PathLike[str],
+    shards: Shards | str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    size: str | None = None,
+    set: Sequence[str] = (),
+    hours: float | None = None,
+    gpus: int = 1,
+    gpu: str | None = None,
 ) -> PretrainingPlan:
     """Compute sampling, epochs, parameters, FLOPs, memory and time of a recipe. Trains nothing.
 
     Args:
-        recipe: Recipe to plan.
-        shards: Tokenized data; only its manifest is read.
+        recipe: Name of a recipe, the `recipe.json` of an earlier run, or a `Recipe`.
+        shards: Tokenized data, or its folder; only its manifest is read.
         out: HTML file to write the plan to.
+        size: Size of the model [default: base, for veco large; with `hours` the largest that they buy].
+        set: `key=value` settings of the recipe, as `Recipe.set` takes them.
+        hours: Budget of a recipe given by name. The plan is that of the size and steps that it buys.
         gpus: Number of GPUs.
         gpu: Name of the GPU, for instance `h100` [default: the one here, or an H200].
 
@@ -101,32 +119,43 @@ def plan(
         BadInput: The recipe contradicts itself, or the shards lack data that it needs.
 
     Example:
-        >>> shards = crossling.Shards.open("shards")
-        >>> crossling.plan(crossling.recipes.xlm_e("base"), shards, gpus=8, gpu="h100").estimate.hardware
+        >>> crossling.plan("xlm_e", "shards", gpus=8, gpu="h100").estimate.hardware
         '8 x H100-80GB'
+        >>> crossling.plan("xlm_e", "shards", hours=24).budget.size
+        'small'
     """
+    accelerator, choice = get_accelerator(gpu), None
+    shards = shards if isinstance(shards, Shards) else Shards.open(shards)
+    if hours is None:
+        recipe = get_recipe(recipe, size).set(set)
+    else:
+        if isinstance(recipe, Recipe):
+            raise BadInput(f"hours={hours:g}: a budget needs the name or recipe.json of {recipe.name}. Give that.")
+        choice = ComputeBudget(hours, gpus, accelerator).choose(os.fspath(recipe), shards, size, set)
+        recipe = choice.recipe
     recipe.check()
-    accelerator, size = get_accelerator(gpu), shards.vocabulary_size
+    vocabulary_size = shards.vocabulary_size
     text, rules = preview_text(recipe, shards), preview_rules(recipe, shards)
     rule = recipe.sampling.pair_rule
     is_relaxed = f"{rule} relaxed" in rules
     pairs = rules.get(f"{rule} relaxed" if is_relaxed else rule)
     assert not isinstance(pairs, str)  # every relaxed rule is feasible
     loads = preview_loads(recipe, shards, text, pairs)
-    net = build_meta_network(recipe, size)
+    net = build_meta_network(recipe, vocabulary_size)
     published = published_sizes(
-        recipe, lambda other: preview_loads(other, shards, text, pairs), size, accelerator, gpus=gpus
+        recipe, lambda other: preview_loads(other, shards, text, pairs), vocabulary_size, accelerator, gpus=gpus
     )
     planned = PretrainingPlan(
-        recipe,
-        count_parameters(net),
-        flops_per_token(recipe, net, loads),
-        loads,
-        text,
-        None if is_relaxed and not recipe.sampling.relax else pairs,
-        rules,
-        estimate_run(recipe, net, loads, accelerator, gpus=gpus),
-        [*published],
+        recipe=recipe,
+        parameters=count_parameters(net),
+        flops_per_token=flops_per_token(recipe, net, loads),
+        loads=loads,
+        text=text,
+        pairs=None if is_relaxed and not recipe.sampling.relax else pairs,
+        rules=rules,
+        estimate=estimate_run(recipe, net, loads, accelerator, gpus=gpus),
+        published=[*published],
+        budget=choice,
     )
     if out is not None:
         write_page(planned, shards.path, Path(out))

@@ -5,6 +5,7 @@ This module has the recipes by name, and adapts a recipe to the model that a run
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -33,11 +34,12 @@ MODEL_NAMES = {
 }
 
 
-def get_recipe(recipe: str, size: str | None = None) -> Recipe:
+def get_recipe(recipe: str | os.PathLike[str] | Recipe, size: str | None = None) -> Recipe:
     """Return a recipe by its name, or that of an earlier run by its `recipe.json`.
 
     Args:
-        recipe: Name of a recipe, in any spelling (`xlm_e`, `XLM-E`), or a path that ends in `.json`.
+        recipe: Name of a recipe, in any spelling (`xlm_e`, `XLM-E`), or a path that ends in `.json`. A `Recipe` is
+            returned as it is.
         size: Size of the model [default: base, for veco large].
 
     Returns:
@@ -50,16 +52,31 @@ def get_recipe(recipe: str, size: str | None = None) -> Recipe:
         >>> crossling.recipes.get_recipe("XLM-E", "small").name
         'xlm_e'
     """
-    if recipe.endswith(".json"):
+    name = recipe.name if isinstance(recipe, Recipe) else os.fspath(recipe)
+    if isinstance(recipe, Recipe) or name.endswith(".json"):
         if size is not None:
-            raise BadInput(f"{recipe}: size {size} given, but the recipe of a run has its size already. Omit the size.")
-        return Recipe.load(Path(recipe))
-    build = RECIPES[recipe_name(recipe)]
+            raise BadInput(f"{name}: size {size} given, but this recipe has its size already. Omit the size.")
+        return recipe if isinstance(recipe, Recipe) else Recipe.load(name)
+    build = RECIPES[recipe_name(name)]
     return build(size) if size else build()
 
 
 def recipe_name(recipe: str) -> str:
-    """Return the name of a recipe in its standard spelling: `xlm_e` for `XLM-E`."""
+    """Return the name of a recipe in its standard spelling.
+
+    Args:
+        recipe: Name in any spelling.
+
+    Returns:
+        Key of `RECIPES`.
+
+    Raises:
+        BadInput: There is no such recipe. The name of a model is answered with the command that adapts it.
+
+    Example:
+        >>> crossling.recipes.recipe_name("XLM-E")
+        'xlm_e'
+    """
     compact = {_compact(name): name for name in RECIPES}
     if _compact(recipe) in compact:
         return compact[_compact(recipe)]
@@ -71,7 +88,19 @@ def recipe_name(recipe: str) -> str:
 
 
 def has_size(recipe: str, size: str) -> bool:
-    """Return whether a recipe has settings for a size."""
+    """Return whether a recipe has settings for a size.
+
+    Args:
+        recipe: Name of a recipe.
+        size: tiny, small, base, large or xl.
+
+    Returns:
+        True if `get_recipe(recipe, size)` returns a recipe.
+
+    Example:
+        >>> crossling.recipes.has_size("xlm", "xl")
+        False
+    """
     try:
         get_recipe(recipe, size)
     except BadInput:
@@ -79,12 +108,28 @@ def has_size(recipe: str, size: str) -> bool:
     return True
 
 
-def can_resume(run: Path, recipe: str, init: str) -> bool:
-    """Return whether a run folder has a checkpoint of this recipe, initialized from this model."""
-    source = RunFolder.read_init_source(run)
+def can_resume(run: str | os.PathLike[str], recipe: str, init: str) -> bool:
+    """Return whether a run folder has a checkpoint of this recipe, initialized from this model.
+
+    Args:
+        run: Run folder, which may not exist.
+        recipe: Name of a recipe.
+        init: Model to initialize from.
+
+    Returns:
+        True if the run can resume without the model.
+
+    Raises:
+        BadInput: There is no such recipe, or the `recipe.json` of the run is of another version.
+
+    Example:
+        >>> crossling.recipes.can_resume("runs/infoxlm", "infoxlm", "xlm-roberta-base")
+        True
+    """
+    source = RunFolder.read_init_source(Path(run))
     if source is None or not same_models(source.models, {"model": init}) or recipe.endswith(".json"):
         return False
-    return recipe_name(recipe) == get_recipe(str(run / "recipe.json")).name
+    return recipe_name(recipe) == get_recipe(Path(run) / "recipe.json").name
 
 
 def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assignments: Sequence[str] = ()) -> Recipe:
@@ -103,6 +148,11 @@ def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assi
 
     Raises:
         BadInput: The size or a setting contradicts the architecture of the model.
+
+    Example:
+        >>> model = crossling.InitialModel.load("xlm-roberta-base")
+        >>> crossling.recipes.adapt_recipe("infoxlm", model).model.layers
+        12
     """
     config = model.encoder.config
     shape = config.num_hidden_layers, config.hidden_size
@@ -125,6 +175,13 @@ def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assi
         if found != expected:
             raise BadInput(f"model.{key}={found}: {model.name} has {expected}, which cannot change. Omit this setting.")
     return chosen
+
+
+__all__ = [*RECIPES, "RECIPES", "adapt_recipe", "can_resume", "get_recipe", "has_size", "recipe_name"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def _compact(name: str) -> str:

@@ -12,7 +12,6 @@ import torch
 
 from crossling.core.distributed import is_main_process, main_process_first, process_group, rank, world_size
 from crossling.core.errors import BadInput, Failed
-from crossling.core.hardware import device_name, local_accelerator
 from crossling.core.progress import format_count, format_duration, print_status
 from crossling.data.example_sampler import pair_counts
 from crossling.data.shards import Shards
@@ -22,7 +21,7 @@ from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
 from crossling.recipes.network import build_network, flops_per_token, make_batches, objective_loads
 from crossling.recipes.recipe import Recipe
 from crossling.train.health import DiscriminatorGuard
-from crossling.train.meters import Machine, TrainingCost
+from crossling.train.meters import TrainingCost, describe_machine
 from crossling.train.resampling import Resampling
 from crossling.train.run_folder import InitSource, RunFolder, same_models
 from crossling.train.step import Schedule
@@ -42,6 +41,8 @@ def pretrain(
 ) -> Network:
     """Pre-train a model. Resumes from the latest checkpoint in `out`.
 
+    `crossling.pretrain` (pretraining.py) calls it. It also takes names, settings and folders.
+
     Args:
         recipe: All settings of the run.
         shards: Tokenized data.
@@ -56,10 +57,6 @@ def pretrain(
 
     Raises:
         BadInput: The recipe contradicts itself, the shards or the run in `out`.
-
-    Example:
-        >>> shards = crossling.Shards.open("shards")
-        >>> crossling.pretrain(crossling.recipes.xlm_e("small"), shards, "runs/xlm_e")
     """
     out = Path(out)
     recipe, model, source = _prepare_init(recipe, out, init)
@@ -139,14 +136,6 @@ def _train(
         run.write_cost(cost.summary(recipe.steps))
         print_status(f"trained {recipe.steps:,} steps: {_summarize(cost)}")
     return net
-
-
-def describe_machine(device: torch.device) -> Machine:
-    """Return name and peak FLOP/s of all devices of the run, which are taken to be alike."""
-    accelerator = local_accelerator() if device.type == "cuda" else None
-    number = world_size()
-    name = f"{number} x {device_name(device)}" if device.type == "cuda" else device_name(device)
-    return Machine(name, number * accelerator.peak_flops if accelerator else None)
 
 
 def enable_gradient_checkpointing(net: Network) -> None:

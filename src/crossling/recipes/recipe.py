@@ -132,7 +132,18 @@ class Recipe:
         return bool(self.mrtd or self.trtd)
 
     def stream_steps(self, stream: str) -> int:
-        """Return the number of steps that read a stream, `text` or `pairs`."""
+        """Return the number of steps that read a stream.
+
+        Args:
+            stream: `text` or `pairs`.
+
+        Returns:
+            All steps, or half of them if text and pairs alternate.
+
+        Example:
+            >>> crossling.recipes.xlm("base").replace(alternate=True, steps=11).stream_steps("text")
+            6
+        """
         if not self.alternate or len({objective.stream for objective in self.objectives.values()}) == 1:
             return self.steps
         return (self.steps + (stream == "text")) // 2

@@ -1,0 +1,150 @@
+"""Pre-train by name: recipe, size, settings, initialization and probes, as the command line takes them.
+
+It comes after `evaluate` in the import order, because probes evaluate the network in training.
+`recipes/pretrain.py` trains a `Recipe`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from crossling.core.distributed import process_group
+from crossling.core.errors import BadInput
+from crossling.data.shards import Shards
+from crossling.evaluate.probes import Probe, combine_probes, make_loss_probe, make_retrieval_probe
+from crossling.objectives import Network
+from crossling.recipes import adapt_recipe, can_resume, get_recipe
+from crossling.recipes.initial_model import InitialModel
+from crossling.recipes.pretrain import pretrain as train_recipe
+from crossling.recipes.recipe import Recipe
+from crossling.train.run_folder import RunFolder
+from crossling.vocabulary.vocabulary import Vocabulary
+
+PathOrName = str | os.PathLike[str]
+
+
+def pretrain(
+    recipe: Recipe | PathOrName,
+    shards: Shards | PathOrName,
+    out: PathOrName,
+    *,
+    size: str | None = None,
+    set: Sequence[str] = (),
+    init: InitialModel | PathOrName | None = None,
+    init_generator: PathOrName | None = None,
+    workers: int | None = None,
+    probe: Probe | PathOrName | None = None,
+    validate: Shards | PathOrName | None = None,
+    probe_every: int | None = None,
+) -> Network:
+    """Pre-train a model. Resumes from the latest checkpoint in `out`.
+
+    Args:
+        recipe: Name of a recipe, the `recipe.json` of an earlier run, or a `Recipe`.
+        shards: Tokenized data, or its folder.
+        out: Run folder for checkpoints, metrics and vocabulary.
+        size: Size of the model [default: base, for veco large].
+        set: `key=value` settings of the recipe, as `Recipe.set` takes them.
+        init: Model to initialize from. The recipe takes its architecture; one given by name also takes its size and a
+            lower learning rate for replaced token detection [default: random weights].
+        init_generator: Model to initialize the generator from [default: that of `init`, or its first layers].
+        workers: Data loader processes [default: by the machine].
+        probe: Folder of benchmark data to measure retrieval on, or a function of the network that returns metrics.
+        validate: Shards to measure losses by language on [default: with `init` those of the run, otherwise none].
+        probe_every: Steps between two measurements [default: a tenth of the steps].
+
+    Returns:
+        The trained network.
+
+    Raises:
+        BadInput: The recipe contradicts itself, the shards, the model or the run in `out`.
+
+    Example:
+        >>> crossling.pretrain("xlm_e", "shards", "runs/xlm_e", size="small", set=["trtd=off"])
+        >>> recipe = crossling.recipes.xlm_e("small").replace(steps=10_000)
+        >>> crossling.pretrain(recipe, "shards", "runs/short", probe="data")
+    """
+    out = Path(out)
+    with process_group():
+        data = shards if isinstance(shards, Shards) else Shards.open(shards)
+        probes = [] if probe is None else [_make_probe(probe, data)]
+        start = _load_init(recipe, out, init, init_generator)
+        chosen = _choose_recipe(recipe, out, start, size, set)
+        probes += _loss_probes(chosen, data, validate, is_initialized=start is not None)
+        if probe_every and not probes:
+            raise BadInput(f"probe_every={probe_every}: nothing to measure. Give probe or validate too.")
+        return train_recipe(
+            chosen,
+            data,
+            out,
+            probe=combine_probes(probes) if probes else None,
+            probe_every=probe_every or max(1, chosen.steps // 10),
+            workers=workers,
+            init=start,
+        )
+
+
+def _make_probe(probe: Probe | PathOrName, shards: Shards) -> Probe:
+    if isinstance(probe, str | os.PathLike):
+        return make_retrieval_probe(Path(probe), Vocabulary.load(shards.vocabulary_path))
+    return probe
+
+
+def _load_init(
+    recipe: Recipe | PathOrName,
+    out: Path,
+    init: InitialModel | PathOrName | None,
+    generator: PathOrName | None,
+) -> InitialModel | str | None:
+    """Return the model to initialize from, or only its name if the run in `out` resumes without it."""
+    if generator is not None and (init is None or isinstance(init, InitialModel)):
+        raise BadInput(
+            f"init_generator={generator}: no model to add it to. Give the name or folder of a model as init."
+        )
+    if init is None or isinstance(init, InitialModel):
+        return init
+    name = os.fspath(init)
+    is_known = isinstance(recipe, Recipe) or can_resume(out, os.fspath(recipe), name)
+    return name if is_known and generator is None else InitialModel.load(name, generator)
+
+
+def _choose_recipe(
+    recipe: Recipe | PathOrName,
+    out: Path,
+    init: InitialModel | str | None,
+    size: str | None,
+    assignments: Sequence[str],
+) -> Recipe:
+    """Return the recipe with its settings, and with the size and learning rate for the model it is initialized from."""
+    if isinstance(recipe, Recipe):
+        return get_recipe(recipe, size).set(assignments)
+    if isinstance(init, InitialModel):
+        chosen = adapt_recipe(os.fspath(recipe), init, size, assignments)
+        warnings.warn(f"peak learning rate {chosen.lr:g}", stacklevel=3)
+        return chosen
+    if init is not None:
+        return get_recipe(out / "recipe.json").set(assignments)
+    if Path(recipe).suffix == ".json" and (earlier := RunFolder.read_init_source(Path(recipe).parent)):
+        warnings.warn(f"that run was initialized from {earlier.models['model']}, this one is not", stacklevel=3)
+    return get_recipe(recipe, size).set(assignments)
+
+
+def _loss_probes(
+    recipe: Recipe, trained: Shards, validate: Shards | PathOrName | None, *, is_initialized: bool
+) -> Iterator[Probe]:
+    if validate is None:
+        if is_initialized and trained.manifest["text"]:
+            yield make_loss_probe(trained, recipe)
+        return
+    shards = validate if isinstance(validate, Shards) else Shards.open(validate)
+    if shards.manifest["vocabulary"] != trained.manifest["vocabulary"]:
+        raise BadInput(
+            f"validate={shards.path}: these shards have another vocabulary than {trained.path}."
+            f" Tokenize them with the vocabulary {trained.vocabulary_path}."
+        )
+    if not shards.manifest["text"]:
+        raise BadInput(f"validate={shards.path}: these shards have no text to measure losses on.")
+    yield make_loss_probe(shards, recipe)

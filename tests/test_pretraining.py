@@ -1,0 +1,60 @@
+"""`crossling.pretrain` and `crossling.plan` with names, folders and settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import crossling
+from crossling.core.errors import BadInput
+from crossling.data.shards import Shards
+from crossling.objectives import Network
+from crossling.recipes import get_recipe
+from crossling.recipes.pretrain import pretrain as train_recipe
+
+
+def rows(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_name_and_folders_train_as_a_recipe_and_shards(
+    shards: Shards, small_model: list[str], tmp_path: Path
+) -> None:
+    settings = [*small_model, "steps=2", "mlm.tokens=256", "mlm.length=32"]
+    one = crossling.pretrain("XLM-R", str(shards.path), tmp_path / "one", size="tiny", set=settings)
+    other = train_recipe(get_recipe("xlm_r", "tiny").set(settings), shards, tmp_path / "other")
+    for (name, a), (_, b) in zip(one.named_parameters(), other.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_probe_and_validation_are_logged(shards: Shards, small_model: list[str], tmp_path: Path) -> None:
+    def probe(_: Network) -> dict[str, float]:
+        return {"mine": 1.0}
+
+    recipe = get_recipe("xlm_r", "tiny").set([*small_model, "steps=2", "mlm.tokens=256", "mlm.length=32"])
+    crossling.pretrain(recipe, shards, tmp_path / "run", probe=probe, validate=shards.path, probe_every=2)
+    probed = [row for row in rows(tmp_path / "run") if "probe/mine" in row]
+    assert [row["step"] for row in probed] == [0, 2]
+    assert any(key.startswith("probe/loss/") for key in probed[0])
+
+
+def test_contradictory_keywords_are_refused(shards: Shards, tmp_path: Path) -> None:
+    recipe = get_recipe("xlm_r", "tiny")
+    with pytest.raises(BadInput, match=r"^probe_every=3: nothing to measure\. Give probe or validate too"):
+        crossling.pretrain(recipe, shards, tmp_path / "run", probe_every=3)
+    with pytest.raises(BadInput, match=r"^init_generator=g: no model to add it to"):
+        crossling.pretrain(recipe, shards, tmp_path / "run", init_generator="g")
+    with pytest.raises(BadInput, match=r"^xlm_r: size base given, but this recipe has its size already"):
+        crossling.pretrain(recipe, shards, tmp_path / "run", size="base")
+    assert not (tmp_path / "run").exists()
+
+
+def test_plan_takes_names_and_folders(shards: Shards) -> None:
+    planned = crossling.plan("xlm_r", str(shards.path), size="tiny", set=["steps=7"], gpu="h200")
+    assert planned.recipe == get_recipe("xlm_r", "tiny").replace(steps=7)
+    assert planned.budget is None
+    with pytest.raises(BadInput, match=r"^hours=2: a budget needs the name"):
+        crossling.plan(planned.recipe, shards, hours=2, gpu="h200")
