@@ -46,7 +46,13 @@ MANY = shards_of(1e11, 3e9)
 @pytest.fixture(autouse=True)
 def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set the MFU to a third, independent of the bundled measurements."""
-    run = ThroughputRecord("h200", 768, False, 1e9, H200.peak_flops / 3e9)
+    run = ThroughputRecord(
+        gpu="h200",
+        width=768,
+        gradient_checkpointing=False,
+        flops_per_token=1e9,
+        tokens_per_second=H200.peak_flops / 3e9,
+    )
     monkeypatch.setattr(throughput, "throughput_records", lambda: [run])
 
 
@@ -265,7 +271,7 @@ def test_printed_command_can_be_run(
     assert status == 0
     command = out.strip().splitlines()[-1]
     started: dict[str, Any] = {}
-    monkeypatch.setattr("crossling.recipes.pretrain.pretrain", lambda recipe, *_, **__: started.update(recipe=recipe))
+    monkeypatch.setattr("crossling.pretraining.train_recipe", lambda recipe, *_, **__: started.update(recipe=recipe))
     monkeypatch.chdir(tmp_path)
     status, out, _ = crossling(monkeypatch, capsys, *shlex.split(command)[1:])
     assert (status, out.strip()) == (0, "runs/xlm_e-tiny")

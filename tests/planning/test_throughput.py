@@ -17,7 +17,13 @@ H200 = ACCELERATORS["h200"]
 
 def run(width: int, fraction: float, gradient_checkpointing: bool = False) -> ThroughputRecord:
     """Return a run that reached a fraction of the peak."""
-    return ThroughputRecord("h200", width, gradient_checkpointing, 1e9, fraction * H200.peak_flops / 1e9)
+    return ThroughputRecord(
+        gpu="h200",
+        width=width,
+        gradient_checkpointing=gradient_checkpointing,
+        flops_per_token=1e9,
+        tokens_per_second=fraction * H200.peak_flops / 1e9,
+    )
 
 
 def wide(width: int) -> Recipe:

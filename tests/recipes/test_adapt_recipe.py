@@ -140,7 +140,9 @@ def test_universal_layer_is_that_of_the_recipe_or_the_model(initial: InitialMode
 
 def test_relative_bias_of_the_model_is_kept(vocabulary: Vocabulary) -> None:
     config = CrosslingConfig(vocabulary.size, 16, 2, 2, 32, 64, gated=False, absolute_positions=False, norm="pre")
-    initial = InitialModel("model", ConvertedModel(config, CrosslingModel(config)), None, vocabulary)
+    initial = InitialModel(
+        name="model", encoder=ConvertedModel(config, CrosslingModel(config)), generator=None, vocabulary=vocabulary
+    )
     for recipe in ("xlm_r", "xlm_e"):
         model = initial.adapt(small_recipe(recipe)).model
         assert (model.relative, model.gate, model.absolute, model.norm) == (True, False, False, "pre")

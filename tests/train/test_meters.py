@@ -174,7 +174,9 @@ def test_probes_can_be_added_when_a_run_is_resumed() -> None:
 
 def step_result(loss: float, norm: float, skipped: bool = False) -> StepResult:
     metrics = {"gradient_norm": torch.tensor(norm), "update_norm": torch.tensor(norm / 2)}
-    return StepResult({"mlm": torch.tensor(loss)}, {"mlm": 2}, 10, metrics, torch.tensor(skipped))
+    return StepResult(
+        sums={"mlm": torch.tensor(loss)}, counts={"mlm": 2}, tokens=10, metrics=metrics, skipped=torch.tensor(skipped)
+    )
 
 
 def test_a_row_has_the_means_of_sums_and_step_metrics_without_skipped_steps() -> None:

@@ -97,8 +97,9 @@ def pretrain(
         )
         if not is_main_process():
             return
-        for table in make_probe_tables(out / "metrics.jsonl"):
-            Console().print(table)
+        if probe or validate or init:
+            for table in make_probe_tables(out / "metrics.jsonl"):
+                Console().print(table)
         print(out)
 
 

@@ -35,6 +35,8 @@ LENGTH_MULTIPLE = 8  # the attention kernels of a GPU need row lengths that are 
 SAMPLE, CORRUPT, DROPOUT = 0, 1, 2  # the use of a random stream; part of its key
 
 Stream = Literal["text", "pairs"]
+# Sampling order of each stream. The names are part of the random key: others would change the sampled examples.
+STREAM_ORDERS: dict[Stream, str] = {"text": "mrtd", "pairs": "trtd"}
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,14 @@ class DataObjective(ABC):
         """Name of the sampling order. Objectives of one order read the same examples at the same steps.
 
         All objectives of one stream have one order, so recipes are compared on the same data if they read as many
-        examples. The names are those of XLM-E's objectives.
+        examples.
         """
-        return {"text": "mrtd", "pairs": "trtd"}[self.stream]
+        return STREAM_ORDERS[self.stream]
+
+    @property
+    def examples_per_unit(self) -> int:
+        """Number of examples that `example_units` keeps together."""
+        return 1
 
     @property
     def has_in_batch_negatives(self) -> bool:

@@ -24,7 +24,7 @@ CONFIG_NAMES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelShape:
     """Architecture in a recipe. The vocabulary size comes from the shards."""
 

@@ -32,7 +32,7 @@ from crossling.objectives.objective import Network
 from crossling.vocabulary.vocabulary import EOS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CAMLM(MLM):
     """Cross-attention MLM on two adjacent segments of a document."""
 
@@ -104,7 +104,7 @@ class CAMLM(MLM):
         return cost.HeadMemory(self.rate, below, table_gradients=len(self.terms))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CATLM(CAMLM):
     """Cross-attention MLM on the two sides of a translation pair."""
 

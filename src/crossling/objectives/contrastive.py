@@ -40,14 +40,14 @@ from crossling.model.embedding import init_weights
 from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
-from crossling.objectives.mlm import mask_tokens
+from crossling.objectives.mlm import mask_tokens, masking_problems
 from crossling.objectives.momentum import KeyQueue, build_key_encoder, update_moving_average
 from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class XLCo(PretrainingObjective):
     """Contrastive learning on the two sides of translation pairs."""
 
@@ -84,7 +84,7 @@ class XLCo(PretrainingObjective):
 
     @property
     def example_order(self) -> str:
-        """An order of its own: other pairs than those of a masked language model in the same recipe."""
+        """Name of an order of its own, so that other objectives of the recipe read other pairs at a step."""
         return "xlco"
 
     @property
@@ -99,8 +99,19 @@ class XLCo(PretrainingObjective):
     def loss_weights(self) -> dict[str, float]:
         return {"xlco": self.weight}
 
+    @property
+    def batch_setting(self) -> str:
+        return "pairs"
+
+    @property
+    def examples_per_unit(self) -> int:
+        return 2 if self.mixup else 1
+
+    def problems(self, name: str) -> Iterator[str]:
+        return masking_problems(name, self.keep, self.random)
+
     def examples_per_step(self, mean_length: float) -> int:  # noqa: ARG002
-        return self.pairs * (2 if self.mixup else 1)
+        return self.pairs * self.examples_per_unit
 
     def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
         def projection() -> nn.Module:

@@ -16,8 +16,9 @@ MLM is the information that the translation adds about a masked token.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from torch import Tensor
@@ -35,7 +36,7 @@ from crossling.objectives.objective import ModuleBuilders, Network, PretrainingO
 from crossling.vocabulary.vocabulary import BOS, EOS, UNK
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MLM(PretrainingObjective):
     """Masked language modelling on blocks of text."""
 
@@ -54,6 +55,16 @@ class MLM(PretrainingObjective):
     @property
     def loss_weights(self) -> dict[str, float]:
         return {self.term: self.weight}
+
+    @property
+    def batch_setting(self) -> str:
+        return "tokens" if self.sequences is None else "sequences"
+
+    def problems(self, name: str) -> Iterator[str]:
+        return masking_problems(name, self.keep, self.random)
+
+    def stateless_copy(self, tokens: int) -> Self:
+        return replace(self, tokens=tokens, sequences=None)
 
     def examples_per_step(self, mean_length: float) -> int:
         return self.sequences or max(1, round(self.tokens / mean_length))
@@ -92,7 +103,7 @@ class MLM(PretrainingObjective):
         return cost.HeadMemory(self.rate, cost.stored_bytes(net.encoder, gradient_checkpointing))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TLM(MLM):
     """Translation language modelling: MLM on joined translation pairs."""
 
@@ -116,6 +127,12 @@ def prediction_sums(
 def gather_positions(values_BL: Tensor, position_M: Tensor) -> Tensor:
     """Return the values at some positions of the flattened rows, [M, ...]."""
     return values_BL.flatten(0, 1).index_select(0, position_M)
+
+
+def masking_problems(name: str, keep: float, random: float) -> Iterator[str]:
+    """Yield a message if the fractions of masked positions contradict each other."""
+    if keep + random > 1:
+        yield f"{name}.keep and {name}.random add up to more than 1. Set lower values."
 
 
 def mask_tokens(

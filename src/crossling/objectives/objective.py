@@ -75,6 +75,17 @@ class Objective(ABC):
 class PretrainingObjective(DataObjective, Objective):
     """A frozen dataclass whose fields are the paper's symbols. All learned or stored state is in the network."""
 
+    tokens: int | None = None  # batch size in tokens per step; None: the objective has no such setting
+
+    @property
+    def batch_setting(self) -> str:
+        """Name of the field that determines the batch size."""
+        return "tokens"
+
+    def problems(self, name: str) -> Iterator[str]:  # noqa: ARG002
+        """Yield contradictions between its settings, each as a message, for an objective of this name in a recipe."""
+        yield from ()
+
     @abstractmethod
     def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:
         """Return the builders of the modules besides the encoder. Objectives share modules of the same name."""
@@ -98,8 +109,7 @@ class PretrainingObjective(DataObjective, Objective):
 
     def stateless_copy(self, tokens: int) -> Self:
         """Return a copy with a batch of `tokens` tokens whose loss changes no state of the network."""
-        sequences = {"sequences": None} if hasattr(self, "sequences") else {}
-        return replace(self, tokens=tokens, **sequences)  # type: ignore[type-var]
+        return replace(self, tokens=tokens)  # type: ignore[type-var]
 
 
 def combined_loss_weights(objectives: Iterable[Objective]) -> dict[str, float]:

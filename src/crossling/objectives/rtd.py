@@ -34,7 +34,7 @@ from crossling.objectives.mlm import gather_positions, mask_tokens, prediction_s
 from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective, token_mask
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MRTD(PretrainingObjective):
     """Multilingual replaced token detection on blocks of text."""
 
@@ -120,7 +120,7 @@ class MRTD(PretrainingObjective):
         return cost.HeadMemory(self.rate, cost.stored_bytes(net.parts["generator"], gradient_checkpointing))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TRTD(MRTD):
     """Translation replaced token detection: MRTD on joined translation pairs."""
 

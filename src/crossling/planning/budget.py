@@ -257,13 +257,11 @@ def _batch_settings(
 ) -> Iterator[list[str]]:
     """Yield settings for the batch size of the recipe, then for half of it, a quarter and so on."""
     yield []
-    if size in OWN_SIZES or _is_set(given, "tokens", "sequences", "pairs"):
+    objectives = recipe.objectives
+    if size in OWN_SIZES or _is_set(given, *(objective.batch_setting for objective in objectives.values())):
         return
     least = max(MIN_BATCH, MIN_BATCH_PER_GPU * gpus)
-    sizes = {}
-    for name, objective in recipe.objectives.items():
-        key = next(key for key in ("pairs", "sequences", "tokens") if getattr(objective, key, None) is not None)
-        sizes[f"{name}.{key}"] = getattr(objective, key)
+    sizes = {f"{name}.{each.batch_setting}": getattr(each, each.batch_setting) for name, each in objectives.items()}
     divisor, largest = 2, max(load.tokens for load in data.loads(recipe).values())
     while largest / divisor >= least * 0.99:  # lengths are estimates
         yield [f"{key}={number // divisor}" for key, number in sizes.items()]
@@ -271,9 +269,8 @@ def _batch_settings(
 
 
 def _fewest_examples(recipe: Recipe, loads: Mapping[str, ObjectiveLoad]) -> int:
-    """Return the fewest units of a step that can be distributed over GPUs: examples, or joined pairs with mixup."""
-    has_mixup = {name: getattr(objective, "mixup", False) for name, objective in recipe.objectives.items()}
-    return min(load.examples // (1 + has_mixup[name]) for name, load in loads.items())
+    """Return the fewest units of a step that can be distributed over GPUs: single or joined examples."""
+    return min(load.examples // recipe.objectives[name].examples_per_unit for name, load in loads.items())
 
 
 def _changed_settings(initial: Recipe, fitting: Recipe, steps: int, given: Sequence[str]) -> Iterator[str]:

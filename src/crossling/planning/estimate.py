@@ -27,7 +27,7 @@ USABLE = 0.9  # of the memory: the rest is for the driver, fragmentation, and wh
 MAX_MICRO_TOKENS = 65_536  # larger micro-batches are no faster
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MemoryEstimate:
     """Bytes on one GPU."""
 
@@ -81,10 +81,10 @@ def estimate_memory(
     gradients = 4 * sum(p.numel() for p in net.parameters() if p.requires_grad) if is_single else 0
     first_states = (states - gradients) / shards + queue
     return MemoryEstimate(
-        first_states,
-        activations,
-        head,
-        working,
+        states=first_states,
+        activations=activations,
+        head=head,
+        working=working,
         backward_end=states / shards + queue + working + 2 * table,
         head_peak=first_states + head + working + below_head,
         optimizer_step=states / shards + queue + STACKED_BYTES * max(stacks, default=0),
@@ -140,7 +140,7 @@ FILE = Path(__file__).with_name("measured.json")
 CHECKPOINTING_FLOPS = 4 / 3  # of those of the model: the forward pass twice, the backward pass once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ThroughputRecord:
     """Measured throughput of one run of the trainer on one GPU."""
 
@@ -198,7 +198,7 @@ PUBLISHED_SIZES = ("base", "large", "xl")
 LoadsOf = Callable[[Recipe], Mapping[str, ObjectiveLoad]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunEstimate:
     """Predicted memory and time of a run."""
 
@@ -237,10 +237,11 @@ def estimate_run(
     """Return memory and time of a run. `net` may be on the meta device."""
     throughput = tokens_per_second(recipe, flops_per_token(recipe, net, loads)["full"], accelerator, gpus)
     memory = estimate_memory(recipe, net, loads, accelerator, gpus=gpus)
-    return RunEstimate(accelerator, gpus, memory, throughput, total_tokens(recipe, loads) / throughput / 86_400)
+    days = total_tokens(recipe, loads) / throughput / 86_400
+    return RunEstimate(accelerator=accelerator, gpus=gpus, memory=memory, tokens_per_second=throughput, days=days)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishedSize:
     """A size as its paper trained it, predicted for given GPUs."""
 

@@ -46,7 +46,7 @@ FIXED = ("relative_buckets", "relative_max_distance")  # no setting of a recipe
 RELATIVE_BIAS = ("relative_positions", "gated", "gate_input", *FIXED)  # apply only with a relative position bias
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class InitialModel:
     """A model to initialize a run from, with its generator if it has one.
 
@@ -99,12 +99,13 @@ class InitialModel:
             encoder = ConvertedModel(net.encoder.config, net.encoder, parts.get("lm_head"), parts.get("rtd_head"))
             own = parts.get("generator")
             own = ConvertedModel(own.config, own, parts["generator_head"]) if own is not None else None
-            loaded = cls(str(model), encoder, own, Vocabulary.load(path / "vocab"))
+            loaded = cls(name=str(model), encoder=encoder, generator=own, vocabulary=Vocabulary.load(path / "vocab"))
         else:
             files = [*TOKENIZER_FILES, *WEIGHT_FILES, *(f"generator/{file}" for file in WEIGHT_FILES)]
             folder = get_model_folder(resolve_model(model), files)
             own = from_huggingface(folder / "generator") if (folder / "generator").is_dir() else None
-            loaded = cls(str(model), from_huggingface(folder), own, _load_tokenizer(folder, str(model)))
+            tokenizer = _load_tokenizer(folder, str(model))
+            loaded = cls(name=str(model), encoder=from_huggingface(folder), generator=own, vocabulary=tokenizer)
         loaded._check()
         if generator is None:
             return loaded

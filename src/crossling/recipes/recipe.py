@@ -62,7 +62,7 @@ SETTING_ALIASES = settings.conventional_aliases(
 OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """All settings of a pre-training run.
 
@@ -268,8 +268,7 @@ class Recipe:
                     f"{name}.length is {objective.length} (padded to {padded}), more than model.max_length ="
                     f" {self.model.max_length}. Set a shorter {name}.length."
                 )
-            if getattr(objective, "keep", 0) + getattr(objective, "random", 0) > 1:
-                yield f"{name}.keep and {name}.random add up to more than 1. Set lower values."
+            yield from objective.problems(name)
         if (self.ca_mlm or self.ca_tlm) and not self.model.cross_attention:
             yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
         if self.freeze_steps and not self.model.cross_attention:
@@ -293,7 +292,7 @@ class Recipe:
 
 def _sized_like(cls: Any, others: Mapping[str, Any]) -> PretrainingObjective:
     """Return an objective at the batch size and length of the others, not at those of its paper."""
-    sized = [other for other in others.values() if hasattr(other, "tokens")]
+    sized = [other for other in others.values() if other.tokens is not None]
     closest = min(sized, key=lambda objective: objective.stream != cls.stream, default=None)
     objective: PretrainingObjective = cls.sized_like(closest.tokens, closest.length) if closest else cls()
     return objective
@@ -302,7 +301,7 @@ def _sized_like(cls: Any, others: Mapping[str, Any]) -> PretrainingObjective:
 # Training settings of each size: those of a paper, and ours for `tiny` (a CPU) and `small` (one GPU).
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingDefaults:
     """Batch size, length of training and optimizer settings for one size."""
 

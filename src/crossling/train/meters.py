@@ -163,7 +163,7 @@ class EtaMeter:
         self.counts |= {event: state["counts"].get(event, 0) for event in self.every}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepResult:
     """Result of one step. Tensors stay on the device until a row is logged, so no step has to synchronize."""
 

@@ -34,7 +34,7 @@ MIN_MATRIX_NORM = 1e-7
 STACKED_BYTES = 24  # per element during an update: gradient, momentum, update and weight, two of them before and after
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OptimizerSettings:
     """Optimizer settings of a recipe. The peak learning rate and the number of steps belong to the recipe."""
 

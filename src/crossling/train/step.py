@@ -89,7 +89,7 @@ class TrainStep:
         self._update_weights(step, skipped)
         for objective in self.objectives.values():
             objective.after_step(net, progress=(step + 1) / self.schedule.steps)
-        return StepResult(sums, counts, tokens, metrics={"gradient_norm": norm}, skipped=skipped)
+        return StepResult(sums=sums, counts=counts, tokens=tokens, metrics={"gradient_norm": norm}, skipped=skipped)
 
     def _add_gradient(
         self, objective: Objective, batch: Batch, factors: Mapping[str, float], is_last: bool
