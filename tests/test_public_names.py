@@ -58,6 +58,8 @@ def test_public_names_have_google_docstrings_with_an_example(name: str) -> None:
 def test_recipes_is_the_package() -> None:
     assert isinstance(crossling.recipes, ModuleType)
     assert crossling.recipes.xlm_e("tiny").name == "xlm_e"
+    functions = {"RECIPES", "adapt_recipe", "can_resume", "get_recipe", "has_size", "recipe_name"}
+    assert {*dir(crossling.recipes)} == functions | {*crossling.recipes.RECIPES}
 
 
 def test_star_imports_all_names() -> None:

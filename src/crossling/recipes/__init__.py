@@ -23,6 +23,22 @@ from crossling.recipes.xlm_e import xlm_e
 from crossling.recipes.xy_lent import xy_lent
 from crossling.train.run_folder import RunFolder, same_models
 
+__all__ = [  # noqa: RUF022 - functions, then recipes
+    "RECIPES",
+    "adapt_recipe",
+    "can_resume",
+    "get_recipe",
+    "has_size",
+    "recipe_name",
+    "infoxlm",
+    "rosetta",
+    "veco",
+    "xlm",
+    "xlm_e",
+    "xlm_r",
+    "xy_lent",
+]
+
 RECIPES: dict[str, Callable[..., Recipe]] = {
     recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, rosetta)
 }
@@ -175,9 +191,6 @@ def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assi
         if found != expected:
             raise BadInput(f"model.{key}={found}: {model.name} has {expected}, which cannot change. Omit this setting.")
     return chosen
-
-
-__all__ = [*RECIPES, "RECIPES", "adapt_recipe", "can_resume", "get_recipe", "has_size", "recipe_name"]
 
 
 def __dir__() -> list[str]:
