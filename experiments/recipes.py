@@ -104,7 +104,7 @@ def main() -> None:
 
 def _sizes(recipe: Recipe, tokens: int) -> list[str]:
     """Return settings that give every objective `tokens` tokens, and XLCo its proportion in the paper."""
-    settings = [f"{name}.tokens={tokens}" for name, task in recipe.objectives.items() if hasattr(task, "tokens")]
+    settings = [f"{name}.tokens={tokens}" for name, task in recipe.objectives.items() if task.tokens]
     if recipe.xlco is None:
         return settings
     xlco = XLCo.sized_like(tokens, recipe.xlco.length)

@@ -24,9 +24,7 @@ def train(shards: Shards, small_model: list[str], tmp_path_factory: pytest.TempP
         if (key := (name, *differences)) not in runs:
             recipe = get_recipe(name, "tiny")
             scaled = [f"{objective}.length=32" for objective in recipe.objectives]
-            scaled += [
-                f"{name}.tokens=128" for name, objective in recipe.objectives.items() if hasattr(objective, "tokens")
-            ]
+            scaled += [f"{name}.tokens=128" for name, objective in recipe.objectives.items() if objective.tokens]
             scaled += ["xlco.pairs=8", "xlco.queue=16"] if recipe.xlco else []
             # A high learning rate makes weights that differ from the initial ones.
             short = ["steps=2", "lr=0.05", "optimizer.warmup=0", "model.layers=3"]

@@ -49,7 +49,7 @@ def test_runs_of_shipped_claims_have_equal_batches(name: str) -> None:
     for claim in plan.claims:
         tasks = [plan.recipe(run).objectives for run in (claim.better, claim.worse)]
         if len({"xlco" in each for each in tasks}) == 1:
-            sized = [task for each in tasks for task in each.values() if hasattr(task, "tokens")]
+            sized = [task for each in tasks for task in each.values() if task.tokens]
             batches = {(task.stream, task.tokens, task.length) for task in sized}
             assert len(batches) == len({task.stream for task in sized}), claim.claim
 

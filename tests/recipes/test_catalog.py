@@ -244,7 +244,7 @@ def test_conventional_field_is_answered_with_ours_in_python() -> None:
 def test_every_recipe_takes_two_steps(name: str, shards: Shards, small_model: list[str], tmp_path: Path) -> None:
     recipe = get_recipe(name, "tiny")
     scaled = [f"{name}.length=32" for name in recipe.objectives]
-    scaled += [f"{name}.tokens=128" for name, objective in recipe.objectives.items() if hasattr(objective, "tokens")]
+    scaled += [f"{name}.tokens=128" for name, objective in recipe.objectives.items() if objective.tokens]
     scaled += ["xlco.pairs=4", "xlco.queue=8"] if recipe.xlco else []
     recipe = recipe.set([*small_model, *scaled, "steps=2", "log_every=2"])
     pretrain(recipe, shards, tmp_path / "run")

@@ -143,7 +143,7 @@ def test_flops_are_those_that_the_plan_predicts(
     make: type[Recipe], shards: Shards, small_model: list[str], tmp_path: Path
 ) -> None:
     recipe = make("tiny").set([*small_model, "steps=2", "optimizer.warmup=1"])
-    sizes = [f"{name}.tokens=2048" for name, each in recipe.objectives.items() if hasattr(each, "tokens")]
+    sizes = [f"{name}.tokens=2048" for name, each in recipe.objectives.items() if each.tokens]
     recipe = recipe.set([*sizes, *(f"{name}.length=48" for name in recipe.objectives)])
     planned = plan(recipe, shards)
     pretrain(recipe, shards, tmp_path / "run")

@@ -50,7 +50,7 @@ TASKS = ("tatoeba", "word-alignment")
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipe_learns(name: str, world: Path, tmp_path: Path) -> None:
     recipe = get_recipe(name, "tiny")
-    tasks = [f"{each}.tokens={TOKENS}" for each, task in recipe.objectives.items() if hasattr(task, "tokens")]
+    tasks = [f"{each}.tokens={TOKENS}" for each, task in recipe.objectives.items() if task.tokens]
     recipe = recipe.set([*tasks, f"steps={STEPS}", "log_every=20", "model.dropout=0"])
     after = train_and_score(recipe, world, tmp_path / "after")
     before = train_and_score(recipe.set(["steps=1", "optimizer.warmup=0", "lr=1e-30"]), world, tmp_path / "before")

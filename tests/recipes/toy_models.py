@@ -74,7 +74,7 @@ def small_recipe(name: str, *assignments: str) -> Recipe:
     """Return a recipe with a small batch; its architecture comes from a model."""
     recipe = get_recipe(name, "tiny")
     scaled = [f"{each}.length=32" for each in recipe.objectives]
-    scaled += [f"{each}.tokens=128" for each, objective in recipe.objectives.items() if hasattr(objective, "tokens")]
+    scaled += [f"{each}.tokens=128" for each, objective in recipe.objectives.items() if objective.tokens]
     scaled += ["xlco.pairs=4", "xlco.queue=8"] if recipe.xlco else []
     run = ["steps=2", "log_every=2", "checkpoint_every=2", "optimizer.warmup=0", "model.generator_layers=2"]
     # Such a high learning rate gives weights that differ clearly from the initial ones.

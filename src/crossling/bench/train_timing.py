@@ -90,7 +90,7 @@ def scale_recipe(recipe: Recipe, at: BenchSetup, batch: int) -> Recipe:
     """
     objectives = recipe.objectives
     longest = max(task.length for task in objectives.values())
-    most = max(getattr(task, "tokens", 0) for task in objectives.values())
+    most = max(task.tokens or 0 for task in objectives.values())
     factor = batch * longest / most
     changes = {}
     for name, task in objectives.items():
