@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from crossling.core.errors import BadInput, Interrupted
 from crossling.evaluate.evaluate import evaluate
@@ -142,6 +143,36 @@ def test_an_interrupted_evaluation_resumes(
     assert len(read) == 1
     assert scores.read_scores(out / "scores.jsonl") == whole
     assert len(predictions.find_prediction_files(out)) == 3
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "languages/de/model.safetensors"])
+def test_models_with_equal_settings_and_other_weights_share_no_predictions(
+    name: str, model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in data.glob("xnli/dev-*"):
+        file.unlink()
+    finetune(model, "xnli", data, tmp_path / "tuned", selection="last", **QUICK)
+    first, second, out = tmp_path / "tuned" / "seed-0", tmp_path / "second", tmp_path / "out"
+    (first / name).parent.mkdir(parents=True, exist_ok=True)
+    if not (first / name).exists():
+        for file in (first / "model.safetensors", first / "config.json"):
+            shutil.copy(file, (first / name).parent)
+    shutil.copytree(first, second)
+    weights = load_file(second / name)
+    save_file({key: values + 1 for key, values in weights.items()}, second / name, {"format": "pt"})
+    predict, read = TunedModel.predict, []
+
+    def stopping(self: TunedModel, examples: Any, *more: Any, **named: Any) -> Any:
+        read.append(examples)
+        if len(read) == 2:
+            raise KeyboardInterrupt
+        return predict(self, examples, *more, **named)
+
+    monkeypatch.setattr(TunedModel, "predict", stopping)
+    with pytest.raises(Interrupted):
+        evaluate(first, "xnli", data, out)
+    evaluate(second, "xnli", data, out)
+    assert len(read) == 2 + 2  # languages of the interrupted evaluation, and all of the second model
 
 
 def test_a_damaged_file_of_another_language_is_not_read(tuned: Path, data: Path) -> None:

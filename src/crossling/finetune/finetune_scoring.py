@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.progress import Progress, count_truncations
 from crossling.finetune.supervised_training import SCORES_FILE
 from crossling.finetune.task_type import Prediction
-from crossling.finetune.tuned_model import TUNED_INFO, InfoFile, TunedInfo, TunedModel, model_folder
+from crossling.finetune.tuned_model import LANGUAGES_FOLDER, TUNED_INFO, InfoFile, TunedInfo, TunedModel, model_folder
+from crossling.model.pretrained import stored_fingerprint
 from crossling.tasks import predictions, scores
 from crossling.tasks.bootstrap import bootstrap_interval
 from crossling.tasks.dataset import BenchmarkDataset
@@ -106,8 +107,7 @@ def score_tuned_seed(
     scoring = _TunedScoring(folder, data, info, dataset, recompute)
     scoring.check_compatible()
     languages = scoring.select_languages(languages)
-    # The info file identifies the model: no two models have the same dev scores to the last digit.
-    description = {"tuned": (folder / TUNED_INFO.name).read_text(encoding="utf-8")}
+    description = {"tuned": asdict(info), "weights": [] if out is None else _weight_fingerprints(folder)}
     results = ResumableScores(out, dataset.name, description)
     with (
         count_truncations(f"{dataset.name}, {folder.name}") as counter,
@@ -130,6 +130,11 @@ def score_tuned_seed(
     if results.partial:
         results.partial.finish()
     return results.rows
+
+
+def _weight_fingerprints(folder: Path) -> list[str]:
+    """Return the fingerprints of the common model and of the models of single languages."""
+    return [stored_fingerprint(place) for place in (folder, *sorted((folder / LANGUAGES_FOLDER).glob("*")))]
 
 
 class ResumableScores:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from crossling.core.errors import BadInput, Interrupted
 from crossling.evaluate.evaluate import evaluate
@@ -79,13 +81,14 @@ def write_lines(file: Path, lines: Sequence[str]) -> None:
 
 
 def write_translator(
-    folder: Path, directions: str = "en-de,de-en", seed: int = 0, data: str = "d", **hyper: Any
+    folder: Path, directions: str = "en-de,de-en", seed: int = 0, data: str = "d", weight: float = 0.0, **hyper: Any
 ) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     names = [*map(str, parse_directions(directions))]
     TRANSLATOR_INFO.write(
         folder, TranslatorInfo(names, {}, "encoder", "pre-trained", seed, {**HYPER, **hyper}, 7, [7], {}, data)
     )
+    save_file({"weight": torch.tensor([weight])}, folder / "model.safetensors")
     return folder
 
 
@@ -217,7 +220,8 @@ def test_without_an_output_folder_nothing_is_stored(
 
 
 @pytest.mark.parametrize(
-    ("change", "left"), [({}, 1), ({"beam": 2}, 4), ({"length_penalty": 0.5}, 4), ({"lr": 1.0}, 4)]
+    ("change", "left"),
+    [({}, 1), ({"beam": 2}, 4), ({"length_penalty": 0.5}, 4), ({"lr": 1.0}, 4), ({"weight": 1.0}, 4)],
 )
 def test_another_translator_or_beam_search_starts_again(
     data: Path,
@@ -233,7 +237,7 @@ def test_another_translator_or_beam_search_starts_again(
         score_translator_seed(mt, data, out=out, beam=1)
     monkeypatch.setattr(echo, "max_calls", 99)
     del echo.calls[:]
-    if "lr" in change:
+    if {"lr", "weight"} & change.keys():
         score_translator_seed(write_translator(tmp_path / "other", **change), data, out=out, beam=1)
     else:
         score_translator_seed(mt, data, out=out, **{"beam": 1, **change})
@@ -254,7 +258,7 @@ def test_stored_translations_give_the_same_rows(mt: Path, data: Path, echo: type
 
 def test_stored_translations_of_another_text_or_model_are_not_scored(mt: Path, data: Path, tmp_path: Path) -> None:
     score_translator_seed(mt, data, out=mt)
-    other = write_translator(tmp_path / "other", lr=1.0)
+    other = write_translator(tmp_path / "other", weight=1.0)
     shutil.copytree(mt / "predictions", other / "predictions")
     with pytest.raises(BadInput, match="not this model's translations of test_a"):
         rescore_stored(other, data)

@@ -15,8 +15,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-import xxhash
-
 from crossling.core.distributed import is_main_process
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import write_json
@@ -33,6 +31,7 @@ from crossling.finetune.translation.parallel_text import (
     target_languages,
 )
 from crossling.finetune.translation.translator import DEFAULT_BEAM, TRANSLATOR_INFO, Translator, TranslatorInfo
+from crossling.model.pretrained import stored_fingerprint
 from crossling.tasks import predictions
 from crossling.tasks.benchmark_files import TRANSLATION, language_names, normalize_language
 from crossling.tasks.predictions import PartialResults
@@ -56,7 +55,7 @@ class ScoredSet(NamedTuple):
 class DecodingInfo:
     """Translator, text and beam search of translations. Stored translations with equal info are used again."""
 
-    translator: str  # hash of translator.json, which includes the digits of the dev scores
+    weights: str  # fingerprint of the translator's weights
     text: str  # fingerprint of sources and references
     beam: int
     length_penalty: float
@@ -158,8 +157,8 @@ def score_translator_seed(
     """
     info = TRANSLATOR_INFO.read(folder)
     sets = find_test_sets(data, parse_directions(info.directions), text, languages)
-    digest = _translator_digest(folder)
-    description = {"translator": digest, "beam": beam, "length_penalty": length_penalty}
+    weights = stored_fingerprint(folder)
+    description = {"translator": asdict(info), "weights": weights, "beam": beam, "length_penalty": length_penalty}
     results, decodings = ResumableScores(out, TRANSLATION, description), dict[str, DecodingInfo]()
     load_translator = cache(partial(Translator.load, folder))
 
@@ -180,7 +179,7 @@ def score_translator_seed(
     with Progress(f"score {TRANSLATION} {folder.name}", sentences, enabled=is_main_process()) as progress:
         for test_set in sets:
             before = progress.done
-            decoding = DecodingInfo(digest, pairs_fingerprint(test_set.pairs), beam, length_penalty)
+            decoding = DecodingInfo(weights, pairs_fingerprint(test_set.pairs), beam, length_penalty)
             results.add(test_set.name, decoding.text, partial(score, test_set, decoding))
             decodings[test_set.name] = decoding
             progress.advance(before + len(test_set.pairs) - progress.done, f"{test_set.split} {test_set.direction}")
@@ -193,7 +192,7 @@ def rescore_stored(
     folder: Path, data: Path, text: ParallelText | None = None, languages: Sequence[str] | None = None
 ) -> list[ScoreRow]:
     """Score stored translations without running the translator. Skip test sets without any."""
-    info, digest = TRANSLATOR_INFO.read(folder), _translator_digest(folder)
+    info, weights = TRANSLATOR_INFO.read(folder), stored_fingerprint(folder)
     rows: list[ScoreRow] = []
     for test_set in find_test_sets(data, parse_directions(info.directions), text, languages):
         translations, decoding = _stored_translations(folder, test_set.name), _read_decoding_info(folder, test_set.name)
@@ -202,7 +201,7 @@ def rescore_stored(
                 f"{folder}: no stored translations of {test_set.split} {test_set.direction}; skipped", stacklevel=3
             )
             continue
-        if decoding is None or (decoding.translator, decoding.text) != (digest, pairs_fingerprint(test_set.pairs)):
+        if decoding is None or (decoding.weights, decoding.text) != (weights, pairs_fingerprint(test_set.pairs)):
             raise BadInput(
                 f"{predictions_file(folder, TRANSLATION, test_set.name)}: these are not this model's translations of"
                 f" {test_set.split} in {data}. Run without --recompute."
@@ -268,7 +267,3 @@ def _finish(partial: PartialResults, decodings: Mapping[str, DecodingInfo]) -> N
     partial.finish()
     for file, decoding in files.items():
         write_json(file, asdict(decoding))
-
-
-def _translator_digest(folder: Path) -> str:
-    return xxhash.xxh3_64_hexdigest((folder / TRANSLATOR_INFO.name).read_bytes())
