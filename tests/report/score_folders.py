@@ -44,7 +44,7 @@ def run(home: Path, index: int, init: str | None = None) -> None:
         "text": {code: 1000 for code in LISTS["tatoeba-36"].split() if code != "yo"} | {"en": 5000},
         "pairs": [["en", code, 100] for code in LISTS["tatoeba-14"].split()],
     }
-    described = {"recipe": {"name": "xlm_e", "seed": 7}, "shards": "x", "data": data}
+    described = {"format": 2, "recipe": {"name": "xlm_e", "seed": 7}, "shards": "x", "data": data}
     described["init"] = {"model": init} if init else None
     (home / "recipe.json").write_text(json.dumps(described))
     rows = [{"step": step, "loss": 10 / step, "tokens": step * 1e5, "seconds": step * 2.0} for step in (10, 20, 30)]

@@ -60,7 +60,9 @@ def row(model: str, layer: int, value: float, **changes: Any) -> dict[str, Any]:
 
 def write_run(folder: Path, terms: dict[str, float], steps: int = 30) -> None:
     folder.mkdir(parents=True)
-    (folder / "recipe.json").write_text(json.dumps({"recipe": {"name": "xlm_e", "seed": 7}, "shards": "x"}))
+    (folder / "recipe.json").write_text(
+        json.dumps({"format": 2, "recipe": {"name": "xlm_e", "seed": 7}, "shards": "x"})
+    )
     rows = [
         {"step": step, **terms, "lr": 0.1, "tokens": step * 100, "seconds": step * 2.0, "tokens_per_second": 50.0}
         for step in range(10, steps + 1, 10)
@@ -163,6 +165,9 @@ def test_invalid_folders(tmp_path: Path, folder: Path) -> None:
         report([tmp_path / "empty"], tmp_path / "r.html")
     (folder / "runs/one/metrics.jsonl").write_text('{"loss": 1}\n')
     with pytest.raises(BadInput, match=r"metrics\.jsonl: line 1"):
+        report([folder], tmp_path / "r.html")
+    (folder / "runs/one/recipe.json").write_text('{"recipe": {}}')
+    with pytest.raises(BadInput, match=r"recipe\.json: format version 1, expected 2\. Train again"):
         report([folder], tmp_path / "r.html")
     (folder / "runs/one/recipe.json").write_text("[]")
     with pytest.raises(BadInput, match="with a 'recipe'"):

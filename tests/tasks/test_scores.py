@@ -32,6 +32,26 @@ def test_scores_round_trip_and_replace_older_ones(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["scores.jsonl"]
 
 
+def test_rows_have_a_version_and_those_without_one_are_of_version_1(tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl"
+    old = {name: value for name, value in row().items() if name != "version"}
+    path.write_text(json.dumps(old) + "\n")
+    assert scores.read_scores(path) == [old]
+    scores.add_scores(path, [row(layer=2)])
+    assert [(each["layer"], each["version"]) for each in scores.read_scores(path)] == [(1, 1), (2, 1)]
+    scores.add_scores(path, [row(value=60.0)])  # replaces the row that had no version
+    assert [each["value"] for each in scores.read_scores(path)] == [60, 50]
+
+
+@pytest.mark.parametrize("version", [2, "1", None, True])
+def test_rows_of_another_version_are_refused(tmp_path: Path, version: object) -> None:
+    path = tmp_path / "scores.jsonl"
+    path.write_text(json.dumps({"version": version, "new": 1}) + "\n")
+    message = rf"scores.jsonl: line 1: format version {version!r}, expected 1. Score the model again with crossling"
+    with pytest.raises(BadInput, match=message):
+        scores.read_scores(path)
+
+
 def test_nan_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         scores.add_scores(tmp_path / "scores.jsonl", [row(value=float("nan"))])

@@ -2,7 +2,7 @@
 
 TUNED/seed-N/  config.json  model.safetensors  tokenizer.json     the model
                tuned.json                                         task, training settings and dev scores
-               languages/LL/                                      models of single languages (--selection each-dev)
+               languages/LL/                                      models of single languages (selection=each-dev)
 """
 # B features of a batch
 
@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from transformers import (
 
 import crossling.model.task_heads  # noqa: F401  registers our heads with Auto*
 from crossling.core.errors import BadInput
-from crossling.core.files import write_json
+from crossling.core.files import check_format, read_json, write_json
 from crossling.data.packing import batch_by_length
 from crossling.finetune.classification import ClassificationTaskType
 from crossling.finetune.features import SequenceBuilder
@@ -157,17 +157,15 @@ class InfoFile(Generic[Info]):
         file = folder / self.name
         if not file.is_file():
             raise BadInput(f"{folder}: no {self.name} here. Train the model with {self.command}.")
+        fix = f"Train the model again with {self.command}."
         try:
-            stored = json.loads(file.read_text(encoding="utf-8"))
+            stored = read_json(file)
             version = stored.pop("version", 1)
-            info = self.parse(stored) if version == self.version else None
+            info: Any = self.parse(stored) if version == self.version else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadInput(f"{file}: not valid ({error}). Train the model again with {self.command}.") from None
-        if info is None:
-            raise BadInput(
-                f"{file}: format version {version}, expected {self.version}. Train the model again with {self.command}."
-            )
-        return info
+            raise BadInput(f"{file}: not valid ({error}). {fix}") from None
+        check_format(file, version, self.version, fix)
+        return cast(Info, info)
 
     def write(self, folder: Path, info: DataclassInstance) -> None:
         """Write the info of a model into its folder."""

@@ -16,6 +16,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from crossling.core.errors import BadInput
+from crossling.core.files import check_format
 from crossling.core.progress import format_count, format_duration
 from crossling.evaluate.retrieval import PLUG_IN
 from crossling.evaluate.word_alignment import PROTOCOLS
@@ -24,6 +25,7 @@ from crossling.report.analysis import TaskScore, task_scores
 from crossling.report.showcase import Showcase
 from crossling.tasks import scores
 from crossling.tasks.scores import LayerSummary, ScoreRow, summarize_layers
+from crossling.train.run_folder import FORMAT as RECIPE_FORMAT
 
 _SYNTHETIC = re.compile(r"q[a-t][a-z]")  # private-use codes of crossling synth
 
@@ -284,6 +286,7 @@ def _read_recipe(path: Path) -> dict[str, Any]:
     stored = _read_object(path)
     if not isinstance(stored.get("recipe"), dict):
         raise BadInput(f"{path}: expected the recipe.json of a run, with a 'recipe'. Restore the file.")
+    check_format(path, stored.get("format", 1), RECIPE_FORMAT, "Train again with crossling pretrain.")
     return stored
 
 

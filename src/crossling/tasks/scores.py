@@ -12,14 +12,17 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_file
+from crossling.core.files import atomic_file, check_format
 from crossling.core.resumable import check_output_folder
 
 ScoreRow = dict[str, Any]
 
+SCORES_FORMAT = 1  # version of a row
+
 LOWER_IS_BETTER = {"aer"}
 _TEXT_KEYS = ("model", "task", "metric")
-_RESULT_KEYS = ("examples", "value", "low", "high")  # may change if a score is measured again; the others identify it
+_RESULT_KEYS = ("examples", "value", "low", "high")  # may change if a score is measured again
+_NO_IDENTITY = {"version", *_RESULT_KEYS}  # the other keys identify a score
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Score:
         """Return the row of scores.jsonl."""
         fields = asdict(self)
         order = [name for name in fields if name not in _RESULT_KEYS] + list(_RESULT_KEYS)
-        return {name: fields[name] for name in order if fields[name] is not None}
+        return {"version": SCORES_FORMAT, **{name: fields[name] for name in order if fields[name] is not None}}
 
 
 def read_scores(path: Path) -> list[ScoreRow]:
@@ -70,6 +73,9 @@ def read_scores(path: Path) -> list[ScoreRow]:
             row = json.loads(line)
         except json.JSONDecodeError:
             raise BadInput(f"{path}: line {number}: not JSON, expected a score row. Remove the line.") from None
+        if isinstance(row, dict):
+            fix = "Score the model again with crossling evaluate."
+            check_format(f"{path}: line {number}", row.get("version", 1), SCORES_FORMAT, fix)
         problem = _find_problem(row)
         if problem:
             raise BadInput(f"{path}: line {number}: not a score row, {problem}. Remove the line.")
@@ -87,7 +93,8 @@ def check_scores_folder(folder: Path) -> None:
 def add_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
     """Add rows to a scores.jsonl atomically. A row replaces an older one of the same measurement."""
     kept = deduplicate_scores([*(read_scores(path) if path.exists() else []), *rows])
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in kept]
+    rows = ({"version": SCORES_FORMAT, **row} for row in kept)
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
     with atomic_file(path) as temporary:
         temporary.write_text("".join(lines), encoding="utf-8")
 
@@ -158,7 +165,7 @@ def summarize_layers(rows: Sequence[ScoreRow]) -> list[LayerSummary]:
 
 
 def _identity(row: ScoreRow) -> str:
-    return json.dumps({name: value for name, value in row.items() if name not in _RESULT_KEYS}, sort_keys=True)
+    return json.dumps({name: value for name, value in row.items() if name not in _NO_IDENTITY}, sort_keys=True)
 
 
 def _find_problem(row: Any) -> str | None:
