@@ -104,7 +104,7 @@ def test_a_wrong_vocabulary(content: bytes | None, crossling: Command, corpora_f
 @pytest.mark.parametrize(
     ("task", "data", "expected"),
     [
-        ("tatoba", "data", "task 'tatoba': no such task; did you mean 'tatoeba'?"),
+        ("tatoba", "data", "task=tatoba: no such task; did you mean 'tatoeba'?"),
         ("tatoeba", "absent", "absent: no such folder"),
         ("tatoeba", ".", "tatoeba/v1: no such folder"),
         ("word-alignment", ".", "word-alignment: no such folder"),

@@ -129,7 +129,7 @@ def test_invalid_input_is_reported_in_one_line(
     [
         ("evaluate . --task tatoba --data .", "did you mean 'tatoeba'"),
         ("evaluate . --task tatoeba --data nowhere", "nowhere: no such folder"),
-        ("evaluate . --task tatoeba --data . --pooling men", "pooling 'men': no such pooling"),
+        ("evaluate . --task tatoeba --data . --pooling men", "pooling=men: no such pooling"),
         ("evaluate . --task xnli --data . --languages sw", "xnli has no data for language 'sw'"),
         ("evaluate ./no/model --task tatoeba --data .", "no/model: no such folder"),
         ("finetune . --task tatoeba --data . -o out", "Run crossling evaluate"),

@@ -107,7 +107,7 @@ def test_invalid_requests_are_refused(encoder: Encoder, data: Path) -> None:
     without = Encoder(make_model("crossling"), make_tokenizer(), "plain")
     with pytest.raises(BadInput, match=r"plain: no cross-attention to plug in\. Give a model of the recipe veco"):
         list(evaluate_tatoeba(without, data, plug_in=True))
-    with pytest.raises(BadInput, match="--plug-in: applies to --task tatoeba only"):
+    with pytest.raises(BadInput, match="plug_in=true: applies to tatoeba only"):
         evaluate(encoder, ["tatoeba", "bucc2018"], data, plug_in=True)
     file = put(data, "translated/deu/tatoeba.deu-eng.eng", GERMAN[:3])
     with pytest.raises(

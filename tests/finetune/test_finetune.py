@@ -320,11 +320,11 @@ def test_a_teacher_tags_translations_that_have_no_tags(model: Path, data: Path, 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "xnly"}, "--task xnly: no such task; did you mean 'xnli'"),
-        ({"setting": "zeroshot"}, "setting zeroshot: no such setting; did you mean 'zero-shot'"),
-        ({"selection": "dev"}, "selection dev: no such selection"),
-        ({"seeds": 0}, "seeds 0: expected at least 1"),
-        ({"grid": "xlm"}, "grid xlm: xnli has no such grid"),
+        ({"task": "xnly"}, "task=xnly: no such task; did you mean 'xnli'"),
+        ({"setting": "zeroshot"}, "setting=zeroshot: no such setting; did you mean 'zero-shot'"),
+        ({"selection": "dev"}, "selection=dev: no such selection"),
+        ({"seeds": 0}, "seeds=0: expected at least 1"),
+        ({"grid": "xlm"}, "grid=xlm: xnli has no such grid"),
         ({"setting": "translate-train"}, "has no translated training data"),
         ({"task": "panx"}, "panx has no train split. Expected files: panx/train"),
         ({"epoch": 3}, "there is no 'epoch'; did you mean 'epochs'"),
@@ -359,7 +359,7 @@ def test_without_a_dev_set_the_last_checkpoint_can_be_selected(model: Path, data
     for file in own.glob("xnli/dev*"):
         file.unlink()
     with pytest.raises(
-        BadInput, match=r"xnli has no dev split.*Or select the last checkpoint of each run with --selection last"
+        BadInput, match=r"xnli has no dev split.*Or select the last checkpoint of each run with selection=last"
     ):
         finetune(model, "xnli", own, tmp_path / "tuned", steps=2, **QUICK)
     finetune(model, "xnli", own, tmp_path / "tuned", steps=2, selection="last", **QUICK)

@@ -55,7 +55,7 @@ def test_points_of_a_grid_are_named_by_the_settings_that_differ() -> None:
 def test_without_a_grid_there_is_one_point() -> None:
     expected = {"default": FinetuneSettings(**asdict(XNLI.hyperparameters))}
     assert finetune_grid(XNLI, None, []) == finetune_grid(XNLI, "default", []) == expected
-    with pytest.raises(BadInput, match="grid xlme: xnli has no such grid; did you mean 'xlm-e'"):
+    with pytest.raises(BadInput, match="grid=xlme: xnli has no such grid; did you mean 'xlm-e'"):
         finetune_grid(XNLI, "xlme", [])
 
 

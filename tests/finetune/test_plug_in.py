@@ -232,7 +232,7 @@ def test_a_question_without_an_answer_is_read_as_a_translation_but_not_trained_o
 
 def test_bad_input_is_refused(model: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "tuned"
-    with pytest.raises(BadInput, match=r"plug-in: the zero-shot setting has no translated pairs \(x, y\)"):
+    with pytest.raises(BadInput, match=r"plug_in=true: the zero-shot setting has no translated pairs \(x, y\)"):
         finetune(model, "xnli", data, out, plug_in=True)
     without = model_folder(tmp_path / "without")
     with pytest.raises(BadInput, match=r"no cross-attention to plug in. Give a model of the recipe veco"):
@@ -253,7 +253,7 @@ def test_the_selection_set_needs_translations(model: Path, data: Path, tmp_path:
     shutil.copytree(data / "xnli", own / "xnli")
     (own / "xnli" / "translated" / "de" / "dev-en.tsv").unlink()
     with pytest.raises(
-        BadInput, match=r"dev set of xnli in 'en' has no translations, but models are selected on it.*--selection last"
+        BadInput, match=r"dev set of xnli in 'en' has no translations, but models are selected on it.*selection=last"
     ):
         tune(model, "xnli", own, tmp_path / "tuned")
     rows = tune(model, "xnli", own, tmp_path / "tuned", steps=2, selection="last")

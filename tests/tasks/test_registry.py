@@ -144,7 +144,7 @@ def test_the_documentation_lists_every_data_set_with_its_metrics() -> None:
 
 
 def test_unknown_names_get_a_suggestion() -> None:
-    with pytest.raises(BadInput, match="'xnly': no such data set; did you mean 'xnli'"):
+    with pytest.raises(BadInput, match="task=xnly: no such task; did you mean 'xnli'"):
         get_dataset("xnly")
 
 

@@ -142,7 +142,7 @@ def finetune(
     from crossling.tasks.benchmark_files import check_finetuning_task
 
     overrides = dict(_key_and_value(assignment) for assignment in set_ or [])
-    check_finetuning_task(task, model, data)  # before the slow import of torch
+    check_finetuning_task(task)  # before the slow import of torch
     if not data.is_dir():
         raise BadInput(f"{data}: no such folder. Give the folder that holds the data.")
     check_model(model)

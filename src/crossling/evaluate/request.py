@@ -11,7 +11,7 @@ from crossling.inference.pooling import check_pooling
 from crossling.inference.word_links import check_methods
 from crossling.tasks import scores
 from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, language_names, normalize_language
-from crossling.tasks.registry import DATASETS
+from crossling.tasks.registry import DATASETS, check_task
 
 Languages = list[str] | None  # None: all languages of the data
 
@@ -43,9 +43,7 @@ class EvaluationRequest:
     def check(self) -> dict[str, Languages]:
         """Raise BadInput if the request is invalid. Return the requested languages of each task that has any."""
         for task in self.tasks:
-            if task not in TRAINING_FREE_TASKS and task not in DATASETS and task != TRANSLATION:
-                names = [*TRAINING_FREE_TASKS, TRANSLATION, *DATASETS]
-                raise BadInput(f"task {task!r}: no such task{suggestion(task, names)}")
+            check_task(task, [*TRAINING_FREE_TASKS, TRANSLATION, *DATASETS])
         self._check_options()
         if not self.data.is_dir():
             raise BadInput(f"{self.data}: no such folder. Give the folder that contains tatoeba/ or word-alignment/.")
@@ -53,22 +51,20 @@ class EvaluationRequest:
             scores.check_scores_folder(self.out)
         if TRANSLATION in self.tasks:
             if len(self.tasks) > 1:
-                raise BadInput(f"task {TRANSLATION}: cannot be combined with other tasks. Request it alone.")
+                raise BadInput(f"task={TRANSLATION}: cannot be combined with other tasks. Request it alone.")
             return {TRANSLATION: None if self.languages is None else [*self.languages]}
         return dict.fromkeys(self.tasks) if self.languages is None else self._languages_by_task(self.languages)
 
     def _check_options(self) -> None:
         if not self.training_free and (self.layers or self.pooling != "mean" or [*self.methods] != ["ot"]):
             raise BadInput(
-                f"task {self.tasks[0]}: layers, pooling and method apply to training-free tasks only. Omit them."
+                f"task={self.tasks[0]}: layers, pooling and method apply to training-free tasks only. Omit them."
             )
         if self.training_free and self.recompute:
-            raise BadInput(
-                f"task {self.training_free[0]}: --recompute applies to fine-tuned models only. Omit the option."
-            )
+            raise BadInput(f"task={self.training_free[0]}: recompute applies to fine-tuned models only. Omit it.")
         if self.plug_in and [*self.tasks] != ["tatoeba"]:
-            fix = "Omit it: models fine-tuned with --plug-in use it by themselves" if self.finetuned else "Omit it"
-            raise BadInput(f"--plug-in: applies to --task tatoeba only. {fix}.")
+            fix = "Omit it: models fine-tuned with plug_in use it by themselves" if self.finetuned else "Omit it"
+            raise BadInput(f"plug_in=true: applies to tatoeba only. {fix}.")
         check_pooling(self.pooling)
         check_methods(self.methods)
 

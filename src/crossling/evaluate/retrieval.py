@@ -313,7 +313,7 @@ def _add_translations(side: RetrievalSide, other: RetrievalSide) -> RetrievalSid
     if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
         raise BadInput(
             f"{path}: no such file, plain or .gz. Put the lines of {side.file.name}, translated into {other.language}, "
-            "there, or omit --plug-in."
+            "there, or omit plug_in."
         )
     translations = _read_sentences(path)
     if len(translations) != len(side.sentences):

@@ -100,26 +100,26 @@ def finetune(
     model, data, out = os.fspath(model), Path(data), Path(out)
     for name, value, valid in (("setting", setting, SETTINGS), ("selection", selection, SELECTIONS)):
         if value not in valid:
-            raise BadInput(f"{name} {value}: no such {name}{suggestion(value, valid)}")
+            raise BadInput(f"{name}={value}: no such {name}{suggestion(value, valid)}")
     if seeds < 1:
-        raise BadInput(f"seeds {seeds}: expected at least 1.")
+        raise BadInput(f"seeds={seeds}: expected at least 1.")
     check_output_folder(out, holds=CONTENTS, command="crossling finetune")
     if out.is_dir():
         scores.check_scores_folder(out)
     if task == TRANSLATION:
         if (setting, selection, grid, plug_in) != ("zero-shot", "english-dev", None, False):
-            raise BadInput(f"task {TRANSLATION}: it has no setting, selection, grid or plug-in. Omit these options.")
+            raise BadInput(f"task={TRANSLATION}: it has no setting, selection, grid or plug_in. Omit these.")
         return train_translators(
             model, data, out, directions=directions, seeds=seeds, from_scratch=from_scratch, overrides=overrides
         )
     if directions is not None or from_scratch:
-        raise BadInput(f"task {task}: directions and from_scratch are options of {TRANSLATION}. Omit them.")
+        raise BadInput(f"task={task}: directions and from_scratch belong to {TRANSLATION}. Omit them.")
     if plug_in and setting == "zero-shot":
         raise BadInput(
-            "plug-in: the zero-shot setting has no translated pairs (x, y) for cross-attention. Use the setting"
-            " translate-train, or omit plug-in."
+            "plug_in=true: the zero-shot setting has no translated pairs (x, y) for cross-attention. Use the setting"
+            " translate-train, or omit plug_in."
         )
-    check_finetuning_task(task, model, data)
+    check_finetuning_task(task)
     dataset = get_dataset(task)
     points = finetune_grid(dataset, grid, format_overrides(overrides))
     _languages_to_score(dataset, data, plug_in)  # finds a damaged file before training

@@ -126,7 +126,7 @@ def score_tuned_seed(
             stacklevel=2,
         )
     if not results.rows:
-        raise BadInput(f"{folder}: no stored predictions of {dataset.name}. Run once without --recompute.")
+        raise BadInput(f"{folder}: no stored predictions of {dataset.name}. Run once without recompute.")
     if results.partial:
         results.partial.finish()
     return results.rows
@@ -231,7 +231,7 @@ class _TunedScoring:
             return None
         rows = predictions.read_predictions(path)
         if [row.id for row in rows] != [example.id for example in test_set.examples]:
-            raise BadInput(f"{path}: these predictions belong to other examples of {task}. Run without --recompute.")
+            raise BadInput(f"{path}: these predictions belong to other examples of {task}. Run without recompute.")
         return [tuple(row.prediction) if isinstance(row.prediction, list) else row.prediction for row in rows]
 
     def score(self, test_set: _TestSet, out: Path | None) -> list[ScoreRow]:

@@ -95,7 +95,7 @@ def finetune_grid(
     """
     if grid not in (None, DEFAULT, *dataset.grids):
         raise BadInput(
-            f"grid {grid}: {dataset.name} has no such grid{suggestion(str(grid), [DEFAULT, *dataset.grids])}"
+            f"grid={grid}: {dataset.name} has no such grid{suggestion(str(grid), [DEFAULT, *dataset.grids])}"
         )
     base = dataset.hyperparameters
     candidates = [base] if grid in (None, DEFAULT) else dataset.grids[str(grid)].points(base)
@@ -106,7 +106,7 @@ def finetune_grid(
     return {"_".join(f"{axis}-{getattr(point, axis):g}" for axis in axes) or DEFAULT: point for point in points}
 
 
-_BATCH = "The batch size is given in tokens. Use for instance --set tokens=8192."
+_BATCH = "The batch size is given in tokens. Use for instance tokens=8192."
 TRANSLATION_ALIASES = {
     **{name: _BATCH if key == "batch" else key for name, key in ALIASES.items()},
     "batch": _BATCH,

@@ -118,7 +118,7 @@ def _add_pairs(base: TrainingData, data: Path, teacher: Teacher, needs_dev: bool
         elif needs_dev and language == source:
             raise BadInput(
                 f"{data}: the dev set of {owner.name} in {source!r} has no translations, but models are selected on it;"
-                f" {describe_expected_files(owner.test_translations, 'dev')}. Add them, or use --selection last."
+                f" {describe_expected_files(owner.test_translations, 'dev')}. Add them, or use selection=last."
             )
     return replace(
         base,
@@ -148,7 +148,7 @@ def _read_dev(dataset: BenchmarkDataset, data: Path, source_language: str, needs
         dev[source_language] = dataset.read_dev(data, source_language)[1]
     except BadInput as error:
         if needs_dev:
-            raise BadInput(f"{error} Or select the last checkpoint of each run with --selection last.") from None
+            raise BadInput(f"{error} Or select the last checkpoint of each run with selection=last.") from None
     for language in dataset.languages(data, "dev"):
         if language not in dev and not (dataset.task_type == "qa" and "-" in language):
             examples = dataset.read(data, "dev", language)

@@ -93,7 +93,7 @@ def find_neighbors_faiss(first: VectorRows, second: VectorRows, k: int) -> tuple
     On a CPU it is faster from some hundred thousand vectors on. It keeps one side in memory.
     """
     if not find_spec("faiss"):
-        raise BadInput("--faiss: the package faiss is not installed. Run pip install faiss-cpu, or omit the option.")
+        raise BadInput("faiss=true: the package faiss is not installed. Run pip install faiss-cpu, or omit faiss.")
     return _search_index(first, second, k), _search_index(second, first, k)
 
 
@@ -246,9 +246,9 @@ def match_one_to_one(forward: Neighbors, backward: Neighbors, margin: str = "rat
 def check_margin(margin: str, k: int = DEFAULT_NEIGHBORS) -> None:
     """Raise BadInput if there is no such margin, or `k` is below 1."""
     if margin not in MARGINS:
-        raise BadInput(f"margin {margin!r}: no such margin{suggestion(margin, MARGINS)}")
+        raise BadInput(f"margin={margin}: no such margin{suggestion(margin, MARGINS)}")
     if k < 1:
-        raise BadInput(f"k {k}: expected at least 1 neighbor.")
+        raise BadInput(f"k={k}: expected at least 1 neighbor.")
 
 
 def iter_pairs(

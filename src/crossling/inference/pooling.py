@@ -21,7 +21,7 @@ POOLINGS = ("mean", "cls")
 def check_pooling(pooling: str) -> None:
     """Raise BadInput if there is no such pooling."""
     if pooling not in POOLINGS:
-        raise BadInput(f"pooling {pooling!r}: no such pooling{suggestion(pooling, POOLINGS)}")
+        raise BadInput(f"pooling={pooling}: no such pooling{suggestion(pooling, POOLINGS)}")
 
 
 def pool(hidden: Sequence[Tensor], valid_BL: Tensor, pooling: str) -> Tensor:

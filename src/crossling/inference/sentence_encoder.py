@@ -363,7 +363,7 @@ class Encoder:
         """Raise BadInput if the model has no cross-attention to plug in."""
         if not getattr(self.model.config, "cross_attention", False):
             raise BadInput(
-                f"{self.name}: no cross-attention to plug in. Give a model of the recipe veco, or omit --plug-in."
+                f"{self.name}: no cross-attention to plug in. Give a model of the recipe veco, or omit plug_in."
             )
 
     def resolve_layer(self, layer: int | None) -> int:

@@ -96,7 +96,7 @@ def check_methods(methods: Iterable[str]) -> None:
     """Raise BadInput if one of the alignment methods does not exist."""
     for method in methods:
         if method not in ALIGNMENT_METHODS:
-            raise BadInput(f"method {method!r}: no such alignment method{suggestion(method, ALIGNMENT_METHODS)}")
+            raise BadInput(f"method={method}: no such alignment method{suggestion(method, ALIGNMENT_METHODS)}")
 
 
 def extract_links(source_KSD: np.ndarray, target_KTD: np.ndarray, method: str = "ot") -> list[np.ndarray]:

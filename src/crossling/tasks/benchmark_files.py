@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.corpora.languages import canonical_code
-from crossling.tasks.registry import DATASETS
+from crossling.tasks.registry import DATASETS, check_task
 
 FilesByPair = dict[str, list[Path]]  # by names such as `de-en`
 
@@ -46,14 +46,11 @@ TRAINING_FREE_TASKS: dict[str, Callable[[Path], FilesByPair]] = {
 TRANSLATION = "translation"  # task of translators, scored by direction
 
 
-def check_finetuning_task(task: str, model: object, data: object) -> None:
+def check_finetuning_task(task: str) -> None:
     """Raise BadInput if the task does not exist or needs no fine-tuning."""
     if task in TRAINING_FREE_TASKS:
-        raise BadInput(
-            f"--task {task}: needs no fine-tuning. Run crossling evaluate {model} --task {task} --data {data}."
-        )
-    if task not in (*DATASETS, TRANSLATION):
-        raise BadInput(f"--task {task}: no such task{suggestion(task, [*DATASETS, TRANSLATION])}")
+        raise BadInput(f"task={task}: needs no fine-tuning. Score the model with crossling evaluate.")
+    check_task(task, [*DATASETS, TRANSLATION])
 
 
 def parse_pair_name(name: str) -> str:

@@ -11,6 +11,7 @@ Everything else finds the data set by its name in `DATASETS`. A test compares th
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -38,9 +39,14 @@ CHEMPROT = (
 
 def get_dataset(name: str) -> BenchmarkDataset:
     """Return the data set with this name. Raise BadInput if there is none."""
-    if name not in DATASETS:
-        raise BadInput(f"{name!r}: no such data set{suggestion(name, DATASETS)}")
+    check_task(name, DATASETS)
     return DATASETS[name]
+
+
+def check_task(task: str, known: Collection[str]) -> None:
+    """Raise BadInput if a task is not among the known ones."""
+    if task not in known:
+        raise BadInput(f"task={task}: no such task{suggestion(task, known)}")
 
 
 def _dataset(

@@ -159,7 +159,7 @@ def test_bad_options_are_refused(translator: Translator, tmp_path: Path, file: P
         translate(translator, LINES)
     with pytest.raises(BadInput, match="did you mean 'de'"):
         translate(translator, LINES, to="dee")
-    with pytest.raises(BadInput, match="beam 0: expected at least 1"):
+    with pytest.raises(BadInput, match="beam=0: expected at least 1"):
         translate(translator, LINES, to="de", beam=0)
     with pytest.raises(BadInput, match="this is a folder"):
         translate(translator, file, to="de", out=tmp_path)

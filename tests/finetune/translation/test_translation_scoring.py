@@ -264,11 +264,11 @@ def test_stored_translations_of_another_text_or_model_are_not_scored(mt: Path, d
         rescore_stored(other, data)
     write_lines(data / "test_b.en", [f"another {line}" for line in SENTENCES])  # as many rows
     assert rescore_stored(mt, data, text=read_of(data, "test_a"))
-    with pytest.raises(BadInput, match=r"test_b-en-de.jsonl: these are not .*Run without --recompute"):
+    with pytest.raises(BadInput, match=r"test_b-en-de.jsonl: these are not .*Run without recompute"):
         rescore_stored(mt, data)
     for file in (mt / "predictions").rglob("*.json"):
         file.unlink()
-    with pytest.raises(BadInput, match="Run without --recompute"):
+    with pytest.raises(BadInput, match="Run without recompute"):
         rescore_stored(mt, data)
 
 
@@ -279,7 +279,7 @@ def read_of(data: Path, split: str) -> Any:
 
 @pytest.mark.filterwarnings("ignore:.*no stored translations")
 def test_missing_stored_translations_are_refused(mt: Path, data: Path) -> None:
-    with pytest.raises(BadInput, match=r"no stored translations. Run once without --recompute"):
+    with pytest.raises(BadInput, match=r"no stored translations. Run once without recompute"):
         evaluate(mt, ["translation"], data, recompute=True)
 
 
@@ -315,5 +315,5 @@ def test_an_interruption_leaves_no_info_of_other_translations(
     monkeypatch.setattr(module, "write_json", interrupt)
     with pytest.raises(KeyboardInterrupt):
         score_translator_seed(mt, data, out=mt, beam=1)
-    with pytest.raises(BadInput, match="Run without --recompute"):
+    with pytest.raises(BadInput, match="Run without recompute"):
         rescore_stored(mt, data)

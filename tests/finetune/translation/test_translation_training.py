@@ -162,7 +162,7 @@ def test_seeds_differ_and_the_best_is_at_the_root(encoder: Path, data: Path, tmp
         ({"take": "middle"}, "expected one of first, last"),
         ({"decoder_layers": 3}, "decoder of 3 layers"),
         ({"setting": "translate-train"}, "translation: it has no setting"),
-        ({"seeds": 0}, "seeds 0"),
+        ({"seeds": 0}, "seeds=0"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(

@@ -57,7 +57,7 @@ def translate(
     language = _check_options(model, to, beam)
     if not isinstance(text, str | os.PathLike):
         if out is not None:
-            raise BadInput(f"out {out}: only a file is translated into a file. Use the path of one, or omit out.")
+            raise BadInput(f"out={out}: only a file is translated into a file. Use the path of one, or omit out.")
         lines: Iterable[str] = text
     elif out is not None:
         return _translate_file(model, Path(text), Path(out), to=language, beam=beam, length_penalty=length_penalty)
@@ -90,11 +90,11 @@ def _translate_file(
 ) -> Path:
     """Translate a file, or resume if text, model and settings are the same."""
     if out.is_dir():
-        raise BadInput(f"out {out}: this is a folder. Use a file name.")
+        raise BadInput(f"out={out}: this is a folder. Use a file name.")
     if str(file) == STDIN:
-        raise BadInput(f"out {out}: standard input cannot be resumed. Use a file, or redirect the output with > OUT.")
+        raise BadInput(f"out={out}: standard input cannot be resumed. Use a file, or redirect the output with > OUT.")
     if file.exists() and out.exists() and out.samefile(file):
-        raise BadInput(f"out {out}: this is the file to translate, which would be lost. Use another name.")
+        raise BadInput(f"out={out}: this is the file to translate, which would be lost. Use another name.")
     text = list(read_source_lines(file))
     description = {
         "model": model_fingerprint(translator.model),
@@ -128,7 +128,7 @@ def _translate_file(
 
 def _check_options(translator: Translator, to: str | None, beam: int) -> str:
     if beam < 1:
-        raise BadInput(f"beam {beam}: expected at least 1.")
+        raise BadInput(f"beam={beam}: expected at least 1.")
     return resolve_target(translator.directions, to, translator.name)
 
 

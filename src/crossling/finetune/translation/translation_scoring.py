@@ -204,11 +204,11 @@ def rescore_stored(
         if decoding is None or (decoding.weights, decoding.text) != (weights, pairs_fingerprint(test_set.pairs)):
             raise BadInput(
                 f"{predictions_file(folder, TRANSLATION, test_set.name)}: these are not this model's translations of"
-                f" {test_set.split} in {data}. Run without --recompute."
+                f" {test_set.split} in {data}. Run without recompute."
             )
         rows += score_direction(info, test_set, translations, decoding)
     if not rows:
-        raise BadInput(f"{folder}: no stored translations. Run once without --recompute.")
+        raise BadInput(f"{folder}: no stored translations. Run once without recompute.")
     return rows
 
 
