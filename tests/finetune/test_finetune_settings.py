@@ -30,6 +30,8 @@ def test_defaults_of_the_dataset_with_overrides() -> None:
         ("learning_rate=1", "learning_rate is called lr here. Set lr=1"),
         ("batch_size=8", "batch_size is called batch here"),
         ("num_train_epochs=8", "num_train_epochs is called epochs here"),
+        ("fp16=True", "fp16=True: GPUs train in bfloat16"),
+        ("gradient_accumulation_steps=2", "Set micro_tokens=N"),
         ("stepz=1", "did you mean 'steps'"),
         ("lr=fast", "lr=fast: expected a number"),
         ("lr=0", "fine-tuning settings: lr must be more than 0, found 0.0"),
@@ -55,6 +57,7 @@ def test_points_of_a_grid_are_named_by_the_settings_that_differ() -> None:
 def test_without_a_grid_there_is_one_point() -> None:
     expected = {"default": FinetuneSettings(**asdict(XNLI.hyperparameters))}
     assert finetune_grid(XNLI, None, []) == finetune_grid(XNLI, "default", []) == expected
+    assert finetune_grid(XNLI, "xlm_e", []) == finetune_grid(XNLI, "XLM-E", []) == finetune_grid(XNLI, "xlm-e", [])
     with pytest.raises(BadInput, match="grid=xlme: xnli has no such grid; did you mean 'xlm-e'"):
         finetune_grid(XNLI, "xlme", [])
 

@@ -7,21 +7,20 @@ from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from crossling.core.errors import BadInput, suggestion
-from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, FRACTION, POSITIVE, Bounds, assign, check_bounds
+from crossling.core.settings import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    FRACTION,
+    POSITIVE,
+    Bounds,
+    assign,
+    check_bounds,
+    conventional_aliases,
+)
 from crossling.tasks.dataset import BenchmarkDataset
 
 DEFAULT = "default"  # grid of one point: the default settings
-# Names of other libraries, and the setting to use instead.
-ALIASES = {
-    **dict.fromkeys(("batch_size", "per_device_train_batch_size", "train_batch_size"), "batch"),
-    **dict.fromkeys(("max_length", "max_seq_length", "max_seq_len"), "length"),
-    **dict.fromkeys(("warmup_steps", "warmup_ratio"), "warmup"),
-    "learning_rate": "lr",
-    "num_train_epochs": "epochs",
-    "max_steps": "steps",
-    "save_steps": "checkpoint_every",
-    "logging_steps": "log_every",
-}
+ALIASES = conventional_aliases()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +89,14 @@ def finetune_grid(
 
     Args:
         dataset: Dataset with default hyperparameters and the grids of the papers.
-        grid: Name of a paper's grid. Without one there is a single point, the default settings.
+        grid: Name of a paper's grid, such as `xlm-e` or `xlm_e`. Without one there is a single point, the defaults.
         assignments: `key=value` overrides, applied to every point.
     """
-    if grid not in (None, DEFAULT, *dataset.grids):
-        raise BadInput(
-            f"grid={grid}: {dataset.name} has no such grid{suggestion(str(grid), [DEFAULT, *dataset.grids])}"
-        )
+    name, names = (grid or DEFAULT).lower().replace("_", "-"), [DEFAULT, *dataset.grids]
+    if name not in names:
+        raise BadInput(f"grid={grid}: {dataset.name} has no such grid{suggestion(name, names)}")
     base = dataset.hyperparameters
-    candidates = [base] if grid in (None, DEFAULT) else dataset.grids[str(grid)].points(base)
+    candidates = [base] if name == DEFAULT else dataset.grids[name].points(base)
     points = dict.fromkeys(
         override(FinetuneSettings(**asdict(point)), assignments, "fine-tuning settings") for point in candidates
     )
@@ -106,12 +104,9 @@ def finetune_grid(
     return {"_".join(f"{axis}-{getattr(point, axis):g}" for axis in axes) or DEFAULT: point for point in points}
 
 
-_BATCH = "The batch size is given in tokens. Use for instance tokens=8192."
-TRANSLATION_ALIASES = {
-    **{name: _BATCH if key == "batch" else key for name, key in ALIASES.items()},
-    "batch": _BATCH,
+_BATCH = "The batch size is given in tokens. Set for instance tokens=8192."
+TRANSLATION_ALIASES = conventional_aliases(batch=_BATCH) | {
     "num_beams": "beam",
-    "max_grad_norm": "clip",
     "early_stopping_patience": "patience",
     "label_smoothing_factor": "label_smoothing",
 }
