@@ -175,6 +175,11 @@ def test_invalid_folders(tmp_path: Path, folder: Path) -> None:
     assert not (tmp_path / "r.html").exists()
 
 
+def test_a_single_folder_may_be_given(folder: Path, tmp_path: Path) -> None:
+    one, listed = (report(given, tmp_path / f"{number}.md") for number, given in enumerate((str(folder), [folder])))
+    assert one.read_text() == listed.read_text()
+
+
 @pytest.mark.parametrize(
     ("part", "value", "message"),
     [

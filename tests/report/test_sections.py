@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from crossling.report.analysis import LANGUAGES
-from crossling.report.curves import scatter_charts
+from crossling.report.curves import scatter_charts, training_charts
 from crossling.report.leaderboard import build_leaderboards
 from crossling.report.published import published_rows, published_table
 from crossling.report.runs import ReportRun
@@ -104,6 +104,13 @@ def test_sizes_come_from_three_tables_without_repeats() -> None:
     [plot] = scatter_charts([ReportRun("m", rows=rows, parameters=10**8)])
     assert [(dot.y, dot.reference) for dot in plot.dots if dot.name == "XLM-E Large"] == [(81.3, "XLM-E, Table 3")]
     assert {dot.x for dot in plot.dots if dot.name == "XLM-E Base"} == {279e6, 477e6}
+
+
+def test_a_loss_without_a_title_is_shown_under_its_name() -> None:
+    row = {"step": 1, "loss": 3.0, "mlm": 2.0, "mlm_accuracy": 0.1, "new": 1.0, "new_accuracy": 0.2, "lr": 0.1}
+    row |= {"ca_mlm_y": 1.0, "ca_mlm_y_accuracy": 0.2}
+    charts = training_charts([ReportRun(name="a", metrics=[row])])
+    assert [chart.title for chart in charts] == ["Total loss", "MLM: masked tokens", "new"]
 
 
 def test_interval_over_languages_is_not_called_95_percent() -> None:

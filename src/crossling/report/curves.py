@@ -37,7 +37,9 @@ def training_charts(runs: Sequence[ReportRun]) -> list[LinePlot]:
     # One chart for each probe: `probe/NAME/LANGUAGE` has two slashes.
     names = {name for run in runs for row in run.metrics for name in row if name.startswith("probe/")}
     probes = {name: name.removeprefix("probe/") for name in sorted(names) if name.count("/") == 1}
-    titles = LOSSES | {name: f"{probe.capitalize()} during training" for name, probe in probes.items()}
+    titles = (
+        LOSSES | _other_losses(runs) | {name: f"{probe.capitalize()} during training" for name, probe in probes.items()}
+    )
     plots = []
     for term, title in titles.items():
         series = [
@@ -48,6 +50,13 @@ def training_charts(runs: Sequence[ReportRun]) -> list[LinePlot]:
             y_label = f"{probes[term]}, %" if term in probes else "loss"
             plots.append(LinePlot(title, "step", y_label, series, from_zero=term in probes))
     return plots
+
+
+def _other_losses(runs: Sequence[ReportRun]) -> dict[str, str]:
+    """Loss terms without a title in `LOSSES`. Every loss term has an accuracy."""
+    names = dict.fromkeys(name for run in runs for row in run.metrics for name in row)
+    shown = {*LOSSES, *(name.replace("_x", "_y", 1) for name in LOSSES)}
+    return {name: name for name in names if f"{name}_accuracy" in names and name not in shown}
 
 
 def layer_charts(runs: Sequence[ReportRun], chance: float | None) -> list[LinePlot]:

@@ -48,11 +48,13 @@ class Footnotes:
         return self.texts.index(text) + 1
 
 
-def report(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> Path:
+def report(
+    folders: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] = "report.html"
+) -> Path:
     """Write a page that compares runs and their scores.
 
     Args:
-        folders: Run folders, fine-tuned models, and folders with a `scores.jsonl`.
+        folders: Run folders, fine-tuned models, and folders with a `scores.jsonl`: a list, or a single one.
         out: File to write. `.html` also writes the same tables as Markdown beside it; `.md` writes only Markdown.
 
     Returns:
@@ -67,7 +69,8 @@ def report(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str
     out = Path(out)
     if out.suffix not in (*HTML_SUFFIXES, MARKDOWN_SUFFIX):
         raise BadInput(f"{out}: unknown file type. Give a name that ends in .html or .md.")
-    context = _page_context([Path(folder) for folder in folders])
+    given = [folders] if isinstance(folders, str | os.PathLike) else folders
+    context = _page_context([Path(folder) for folder in given])
     if out.suffix in HTML_SUFFIXES:
         _write(out, template_environment(HERE, HERE / "page"), "report.html.jinja", context)
     markdown = template_environment(HERE / "page", escape=False)
