@@ -128,6 +128,17 @@ def test_questions_without_an_answer_in_the_context_are_not_trained_on(put: Put,
     assert [example.answers[0].start for example in examples] == [0, 4]
 
 
+def test_columns_without_tabs_are_reported(put: Put, tmp_path: Path) -> None:
+    put("panx/train-en.tsv", "en:Anna B-PER\nen:sings O\n")
+    put("panx/test-de.tsv", "de:Anna B-PER\nde:singt O\n")
+    with pytest.raises(BadInput, match=r"train split of panx for language 'en' has no labels.*separated by a tab"):
+        DATASETS["panx"].read_training(tmp_path)
+    with pytest.raises(BadInput, match=r"test split of panx for language 'de' has no labels.*separated by a tab"):
+        DATASETS["panx"].read_test(tmp_path, "de")
+    with pytest.warns(UserWarning, match=r"panx: no labels in de; not scored \(columns must be separated by a tab\)"):
+        assert DATASETS["panx"].scorable_languages(tmp_path) == []
+
+
 def test_translations_come_from_the_first_training_set_that_has_any(put: Put, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no translated training data\. Expected files: .*XNLI-MT-1.0"):
         XNLI.read_translated_training(tmp_path)

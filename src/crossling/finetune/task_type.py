@@ -186,4 +186,4 @@ class TaskType(ABC):
 
 
 def missing_label_error(example: Example) -> BadInput:
-    return BadInput(f"example {example.id}: it has no label to learn from. Use a labelled training file.")
+    return BadInput(f"example {example.id}: it has no label to learn from. Use a labeled training file.")

@@ -22,6 +22,7 @@ Reader = Callable[[Path, tuple[str, ...]], Sequence[Example]]  # (file, allowed 
 
 PIVOT = "en"  # the language of the training data, where a data set has it
 ALL_SPLITS = {"train": "train", "dev": "dev", "test": "test"}
+_TABS = "columns must be separated by a tab"
 _LANGUAGE_CODE = r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*?"
 
 
@@ -153,7 +154,8 @@ class BenchmarkDataset:
             if not any(has_labels(examples) for examples in splits if examples):  # stops reading at the first
                 unlabeled.append(code)
         if unlabeled:
-            warnings.warn(f"{self.name}: no labels in {', '.join(unlabeled)}; not scored", stacklevel=2)
+            hint = f" ({_TABS})" if self._has_tab_columns else ""
+            warnings.warn(f"{self.name}: no labels in {', '.join(unlabeled)}; not scored{hint}", stacklevel=2)
         return [code for code in candidates if code not in unlabeled]
 
     def _test_splits(self, data: Path, language: str) -> tuple[Split, ...]:
@@ -172,7 +174,11 @@ class BenchmarkDataset:
             language: Language of the examples. [default: the language that `training_source` returns]
         """
         name, code = self.training_source(data, language)
-        return name, _datasets()[name].read(data, "train", code)
+        owner = _datasets()[name]
+        examples = owner.read(data, "train", code)
+        if examples and all(get_gold(example) is None for example in examples):
+            raise BadInput(f"{data}: {owner._no_labels('train', code)}")
+        return name, examples
 
     def training_source(self, data: Path, language: str | None = None) -> tuple[str, str]:
         """Return the data set and the language to train on: English if any of `training_sets` has it."""
@@ -208,10 +214,16 @@ class BenchmarkDataset:
         return [get_gold(example) for example in examples]
 
     def _no_labels(self, split: str, language: str) -> str:
-        return (
-            f"the {split} split of {self.name} for language {language!r} has no labels, so it cannot be scored. "
-            "Add a labeled file, or score on the dev split."
-        )
+        problem = f"the {split} split of {self.name} for language {language!r} has no labels"
+        if self._has_tab_columns:
+            return f"{problem}. Add them: {_TABS}."
+        fix = "Add a labeled file" + (", or score on the dev split" if split == "test" else "")
+        return f"{problem}. {fix}."
+
+    @property
+    def _has_tab_columns(self) -> bool:
+        """True if a file without tabs is read as words without tags."""
+        return any(getattr(pattern.read, "separator", None) == "\t" for pattern in self.patterns)
 
     def _read(self, patterns: tuple[FilePattern, ...], data: Path, split: str, language: str) -> list[Example] | None:
         rows = self.read_rows(patterns, data, split, language)
