@@ -83,7 +83,7 @@ def test_encode_gives_the_same_vectors_for_every_batch_size(
     np.testing.assert_allclose(encoder.encode(SENTENCES, batch_size=batch_size), expected, atol=1e-5)
     assert sum(sizes) == len(SENTENCES)
     assert max(sizes) <= batch_size
-    with pytest.raises(BadInput, match="batch_size 0: expected a number of at least 1"):
+    with pytest.raises(BadInput, match="batch_size=0: expected at least 1"):
         encoder.encode(SENTENCES, batch_size=0)
 
 

@@ -65,7 +65,7 @@ def mine(
     layer: Layer = None,
     pooling: Pooling = "mean",
     margin: Annotated[str, option("MARGIN", "ratio, distance or absolute.", "--margin")] = "ratio",
-    neighbours: Annotated[int, option("K", "Neighbours in the margin.", "--k", min=1)] = 4,
+    k: Annotated[int, option("K", "Neighbors in the margin.", "--k", min=1)] = 4,
     threshold: Annotated[float, option("SCORE", "Print pairs above this score.")] = 0.0,
     vectors: Annotated[
         list[Path] | None, option("FILE", "Vectors of crossling embed in place of a model: once for A, once for B.")
@@ -92,7 +92,7 @@ def mine(
         layer=layer,
         pooling=pooling,
         margin=margin,
-        k=neighbours,
+        k=k,
         threshold=threshold,
         vectors=(vectors[0], vectors[1]) if vectors else None,
         faiss=faiss,
@@ -105,8 +105,8 @@ def mine(
 
 
 def translate(
-    mt: Annotated[Path, argument("MT", "Translator made by crossling finetune.")],
-    file: Annotated[Path, argument("FILE", "One sentence a line, plain or compressed; - for standard input.")],
+    translator: Annotated[Path, argument("MT", "Translator made by crossling finetune.")],
+    text: Annotated[Path, argument("FILE", "One sentence a line, plain or compressed; - for standard input.")],
     to: Annotated[str | None, option("LANG", "Target language, if the translator has several.")] = None,
     out: Annotated[Path | None, option("FILE", "Write to this file. Resumable.", "-o", "--out")] = None,
     beam: Annotated[int, option("N", "Beam size; 1 is greedy search.", min=1)] = 5,
@@ -119,12 +119,12 @@ def translate(
     """
     from crossling.finetune.translation.translate import read_source_lines, stream
 
-    translator = xl.Translator.load(mt)
+    model = xl.Translator.load(translator)
     if out is not None:
-        written = xl.translate(translator, file, to=to, out=out, beam=beam, length_penalty=length_penalty)
+        written = xl.translate(model, text, to=to, out=out, beam=beam, length_penalty=length_penalty)
         print(json.dumps({"out": str(written)}) if json_ else written)
         return
-    for source, line in stream(translator, read_source_lines(file), to, beam=beam, length_penalty=length_penalty):
+    for source, line in stream(model, read_source_lines(text), to, beam=beam, length_penalty=length_penalty):
         print(json.dumps({"source": source, "translation": line}, ensure_ascii=False) if json_ else line, flush=True)
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from crossling.core.errors import BadInput, Interrupted
+from crossling.core.errors import Interrupted
 from crossling.core.resumable import file_state
 from crossling.evaluate.bucc import evaluate_bucc
 from crossling.evaluate.request import EvaluationRequest, Languages
@@ -17,6 +17,7 @@ from crossling.evaluate.significance import TaskResult
 from crossling.evaluate.word_alignment import evaluate_word_alignment
 from crossling.finetune.finetune_scoring import check_tuned, evaluate_tuned
 from crossling.finetune.translation.translation_scoring import evaluate_translator
+from crossling.inference.load import as_encoder
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks import predictions, scores
 from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, FilesByPair, select_pairs
@@ -42,7 +43,7 @@ def evaluate(
     """Score a model on one or more tasks. An interrupted evaluation with `out` resumes when it is repeated.
 
     Args:
-        model: Encoder (see `load`) for training-free tasks, or the folder of a fine-tuned model.
+        model: Encoder, or a name that `load` takes, for training-free tasks; else the folder of a fine-tuned model.
         task: "tatoeba", "bucc2018", "word-alignment", "translation", or a data set of a fine-tuned model.
         data: Folder of the benchmark data.
         out: Folder to which the rows (scores.jsonl) and the predictions are added. Predictions are stored only if
@@ -62,7 +63,7 @@ def evaluate(
         Interrupted: If the user stops it.
 
     Example:
-        >>> rows = evaluate(load("runs/xlm_e"), ["tatoeba", "word-alignment"], "data", languages=["sw", "de-en"])
+        >>> rows = evaluate("runs/xlm_e", ["tatoeba", "word-alignment"], "data", languages=["sw", "de-en"])
         >>> rows[0]["metric"], rows[0]["value"]
         ('accuracy', 41.3)
     """
@@ -114,20 +115,19 @@ def _evaluate_training_free(
     tasks = [task for task in request.training_free if task in languages_of]
     if not tasks:
         return []
-    if not isinstance(model, Encoder):
-        raise BadInput(f"{model}: {tasks[0]} needs a loaded model. Give crossling.load({os.fspath(model)!r}).")
+    encoder = as_encoder(model)
     data, pooling = request.data, request.pooling
-    layers = [model.resolve_layer(layer) for layer in request.layers or [model.universal_layer]]
+    layers = [encoder.resolve_layer(layer) for layer in request.layers or [encoder.universal_layer]]
     evaluations: dict[str, Evaluate] = {
-        "tatoeba": lambda languages: evaluate_tatoeba(model, data, languages, pooling, request.plug_in),
-        "bucc2018": lambda languages: evaluate_bucc(model, data, layers, languages, pooling),
-        "word-alignment": lambda languages: evaluate_word_alignment(model, data, languages, request.methods),
+        "tatoeba": lambda languages: evaluate_tatoeba(encoder, data, languages, pooling, request.plug_in),
+        "bucc2018": lambda languages: evaluate_bucc(encoder, data, layers, languages, pooling),
+        "word-alignment": lambda languages: evaluate_word_alignment(encoder, data, languages, request.methods),
     }
     if request.out is None:
         return [row for task in tasks for result in evaluations[task](languages_of[task]) for row in result.rows]
-    has_own_folder = _has_own_folder(request.out, model.name)
+    has_own_folder = _has_own_folder(request.out, encoder.name)
     options = {"pooling": pooling, "methods": [*request.methods], "layers": layers, "plug_in": request.plug_in}
-    description = {"model": model.name, "weights": model.fingerprint(), **options}
+    description = {"model": encoder.name, "weights": encoder.fingerprint(), **options}
     rows: list[ScoreRow] = []
     for task in tasks:
         files = select_pairs(TRAINING_FREE_TASKS[task](data), languages_of[task], data / task)

@@ -98,11 +98,7 @@ def finetune(
         >>> finetune("runs/veco", "translation", "multi30k", "mt", directions="en-de,de-en")
     """
     model, data, out = os.fspath(model), Path(data), Path(out)
-    for name, value, valid in (("setting", setting, SETTINGS), ("selection", selection, SELECTIONS)):
-        if value not in valid:
-            raise BadInput(f"{name}={value}: no such {name}{suggestion(value, valid)}")
-    if seeds < 1:
-        raise BadInput(f"seeds={seeds}: expected at least 1.")
+    _check_options(setting, selection, seeds)
     check_output_folder(out, holds=CONTENTS, command="crossling finetune")
     if out.is_dir():
         scores.check_scores_folder(out)
@@ -148,6 +144,14 @@ def finetune(
             dev_score=selection_score,
             score=lambda info, folder: _score_seed(out, folder, info, dataset, data),
         )
+
+
+def _check_options(setting: str, selection: str, seeds: int) -> None:
+    for name, value, valid in (("setting", setting, SETTINGS), ("selection", selection, SELECTIONS)):
+        if value not in valid:
+            raise BadInput(f"{name}={value}: no such {name}{suggestion(value, valid)}")
+    if seeds < 1:
+        raise BadInput(f"seeds={seeds}: expected at least 1.")
 
 
 def _search_grid(

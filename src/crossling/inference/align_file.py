@@ -11,6 +11,7 @@ import numpy as np
 
 from crossling.core.errors import BadInput
 from crossling.inference.hidden_states import evaluation_mode, iter_states
+from crossling.inference.load import as_encoder
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.inference.word_links import WordLinks, check_methods, join_word_pairs
@@ -20,14 +21,18 @@ PAIRS_PER_BLOCK = 1024
 
 
 def align(
-    model: Encoder, file: str | os.PathLike[str], *, layer: int | None = None, method: str = "ot"
+    model: Encoder | str | os.PathLike[str],
+    file: str | os.PathLike[str],
+    *,
+    layer: int | None = None,
+    method: str = "ot",
 ) -> Iterator[WordLinks]:
     """Align the words of every sentence pair of a file.
 
     Words are separated by whitespace.
 
     Args:
-        model: Encoder, see `load`.
+        model: Encoder, or a name that `load` takes.
         file: Lines of `source ||| target`, plain or .gz.
         layer: Layer whose states are compared. [default: the universal layer of the model]
         method: "ot" (optimal transport), "argmax" or "itermax".
@@ -39,12 +44,13 @@ def align(
         BadInput: If the file, a line, the layer or the method is invalid, or a pair is too long for the model.
 
     Example:
-        >>> for links in align(load(), "pairs.txt"):
+        >>> for links in align("runs/xlm_e", "pairs.txt"):
         ...     print(links)
         [(0, 0), (1, 2), (2, 1)]
     """
     check_methods([method])
-    return _iter_links(model, Path(file), read_sentence_pairs(Path(file)), model.resolve_layer(layer), method)
+    pairs, encoder = read_sentence_pairs(Path(file)), as_encoder(model)
+    return _iter_links(encoder, Path(file), pairs, encoder.resolve_layer(layer), method)
 
 
 def _iter_links(

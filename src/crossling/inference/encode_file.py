@@ -81,7 +81,7 @@ SENTENCES_PER_BLOCK = 32_768  # sorted by length together, and saved together
 
 
 def encode_file(
-    model: Encoder,
+    model: Encoder | str | os.PathLike[str],
     file: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
@@ -91,8 +91,10 @@ def encode_file(
 ) -> Path:
     """Write the sentence vectors of a file, row i for line i. An interrupted call resumes when it is repeated.
 
+    The command is `crossling embed`, since `crossling encode` would read like the encoding of text as tokens.
+
     Args:
-        model: Encoder, see `load`.
+        model: Encoder, or a name that `load` takes.
         file: One sentence per line, plain or compressed.
         out: File to write, with the suffix .npy.
         layer: Layer of the vectors. [default: the universal layer of the model]
@@ -106,7 +108,7 @@ def encode_file(
         BadInput: If a path, a line, the layer or the pooling is invalid.
 
     Example:
-        >>> encode_file(load(), "sentences.txt", "vectors.npy")
+        >>> encode_file("runs/xlm_e", "sentences.txt", "vectors.npy")
         PosixPath('vectors.npy')
     """
     path = Path(out)
@@ -114,9 +116,12 @@ def encode_file(
         raise BadInput(f"{path}: vectors are written as .npy. Give a file name with this suffix.")
     if path.is_dir():
         raise BadInput(f"{path}: this is a folder. Give a file name.")
-    layer = model.resolve_layer(layer)
     check_pooling(pooling)
-    write_vectors(model, SentenceFile(Path(file)), path, layer, pooling, np.float16 if half else np.float32)
+    from crossling.inference.load import as_encoder  # imports this module
+
+    encoder, sentences = as_encoder(model), SentenceFile(Path(file))
+    dtype = np.float16 if half else np.float32
+    write_vectors(encoder, sentences, path, encoder.resolve_layer(layer), pooling, dtype)
     return path
 
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -20,6 +21,17 @@ from crossling.data.packing import batch_by_length
 TOKENS_PER_BATCH = 4096  # with padding; the states of 25 layers of a large model then take less than half a GiB
 
 BatchStates = tuple[list[int], tuple[Tensor, ...], Tensor]  # rows, states of every layer [B, L, D], valid_BL
+
+
+class EncodeOptions(TypedDict, total=False):
+    """Options of `Encoder.encode` that do not change the type of its result."""
+
+    batch_size: int | None
+    layer: int | None
+    pooling: str
+    normalize_embeddings: bool
+    show_progress_bar: bool | None
+    device: str | torch.device | None
 
 
 @contextmanager
@@ -152,3 +164,12 @@ def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast)
             unused = 0 if module.padding_idx is None else module.padding_idx + 1
             limit = min(limit, module.num_embeddings - unused)
     return limit
+
+
+def to_list(sentences: str | Iterable[str]) -> list[str]:
+    """Return a list of sentences. Raise BadInput for a value that is no string."""
+    texts = [sentences] if isinstance(sentences, str) else list(sentences)
+    for row, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise BadInput(f"sentence {row}: expected a string, found {type(text).__name__}.")
+    return texts

@@ -162,7 +162,7 @@ class CandidatePairs:
 
 
 def mine(
-    model: Encoder | None,
+    model: Encoder | str | os.PathLike[str] | None,
     first: str | os.PathLike[str],
     second: str | os.PathLike[str],
     *,
@@ -177,7 +177,7 @@ def mine(
     """Find translations in two files of sentences. Works in bounded memory.
 
     Args:
-        model: Encoder, see `load`. None if `vectors` is given.
+        model: Encoder, or a name that `load` takes. None if `vectors` is given.
         first: One sentence per line, plain or compressed.
         second: Sentences in the other language.
         layer: Layer of the sentence vectors. [default: the universal layer of the model]
@@ -195,7 +195,7 @@ def mine(
         BadInput: If a file or an option is invalid.
 
     Example:
-        >>> for pair in mine(load(), "german.txt", "english.txt", threshold=1.05):
+        >>> for pair in mine("runs/xlm_e", "german.txt", "english.txt", threshold=1.05):
         ...     print(pair.score, pair.source, pair.target)
     """
     check_margin(margin, k)
@@ -205,10 +205,13 @@ def mine(
     files = SentenceFile(Path(first)), SentenceFile(Path(second))
     with tempfile.TemporaryDirectory(prefix="crossling-mine-") as folder:
         if vectors is None and model is not None:
-            layer = model.resolve_layer(layer)
+            from crossling.inference.load import as_encoder  # imports this module
+
+            encoder = as_encoder(model)
+            layer = encoder.resolve_layer(layer)
             vectors = Path(folder) / "first.npy", Path(folder) / "second.npy"
             for file, path in zip(files, vectors, strict=True):
-                write_vectors(model, file, Path(path), layer, pooling, np.float32)
+                write_vectors(encoder, file, Path(path), layer, pooling, np.float32)
         assert vectors is not None
         one, other = (_read_distinct(file, Path(path)) for file, path in zip(files, vectors, strict=True))
         if one.values_ND.shape[1] != other.values_ND.shape[1]:

@@ -7,7 +7,7 @@ Layer 0 is the embedding output, layer k the output of block k.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import torch
@@ -19,11 +19,13 @@ from crossling.core.progress import Progress
 from crossling.inference import mining
 from crossling.inference.hidden_states import (
     BatchStates,
+    EncodeOptions,
     check_compatibility,
     evaluation_mode,
     iter_states,
     max_input_length,
     probe_encoder,
+    to_list,
     tokenize_sentences,
 )
 from crossling.inference.pooling import check_pooling, normalize_vectors, pool, to_normalized_tensor
@@ -32,17 +34,6 @@ from crossling.model.pretrained import model_fingerprint
 
 if TYPE_CHECKING:
     from crossling.inference.pooling import Vectors
-
-
-class EncodeOptions(TypedDict, total=False):
-    """Options of `Encoder.encode` that do not change the type of its result."""
-
-    batch_size: int | None
-    layer: int | None
-    pooling: str
-    normalize_embeddings: bool
-    show_progress_bar: bool | None
-    device: str | torch.device | None
 
 
 class Encoder:
@@ -79,10 +70,7 @@ class Encoder:
         seed: int | None = None,
     ) -> None:
         check_compatibility(model, tokenizer, name)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.name = name
-        self.seed = seed
+        self.model, self.tokenizer, self.name, self.seed = model, tokenizer, name, seed
         self.max_length = max_input_length(model, tokenizer)
         self.num_layers, self.hidden_size = probe_encoder(model, tokenizer, name)
         # Check this after the probe: for a decoder, the fact that it is one is the more useful error.
@@ -159,9 +147,9 @@ class Encoder:
             (2, 384)
         """
         is_single = isinstance(sentences, str)
-        texts = _to_list(sentences)
+        texts = to_list(sentences)
         if batch_size is not None and batch_size < 1:
-            raise BadInput(f"batch_size {batch_size}: expected a number of at least 1.")
+            raise BadInput(f"batch_size={batch_size}: expected at least 1.")
         if device is not None:
             self.model.to(device)  # type: ignore[arg-type]
         with Progress("encode", len(texts), enabled=bool(show_progress_bar)) as progress:
@@ -352,7 +340,7 @@ class Encoder:
             'das Haus'
         """
         mining.check_margin(margin, k)
-        sides = [list(dict.fromkeys(_to_list(sentences))) for sentences in (first, second)]
+        sides = [list(dict.fromkeys(to_list(sentences))) for sentences in (first, second)]
         if not all(sides):
             return []
         one, other = (mining.VectorRows.all(self.encode(side, layer=layer, pooling=pooling)) for side in sides)
@@ -360,14 +348,32 @@ class Encoder:
         return list(mining.iter_pairs(pairs, sides[0], sides[1], threshold))
 
     def check_cross_attention(self) -> None:
-        """Raise BadInput if the model has no cross-attention to plug in."""
+        """Check that the model has cross-attention to plug in.
+
+        Raises:
+            BadInput: If it has none.
+
+        Example:
+            >>> load("runs/veco").check_cross_attention()
+        """
         if not getattr(self.model.config, "cross_attention", False):
             raise BadInput(
                 f"{self.name}: no cross-attention to plug in. Give a model of the recipe veco, or omit plug_in."
             )
 
     def resolve_layer(self, layer: int | None) -> int:
-        """Return the layer, or the universal layer for None. Raise BadInput if it does not exist."""
+        """Return a layer, or the universal layer.
+
+        Args:
+            layer: Number of the layer, 0 for the embeddings. [default: the universal layer]
+
+        Raises:
+            BadInput: If the layer does not exist.
+
+        Example:
+            >>> model.resolve_layer(None)
+            8
+        """
         if layer is None:
             return self.universal_layer
         if not 0 <= layer <= self.num_layers:
@@ -377,19 +383,16 @@ class Encoder:
         return layer
 
     def fingerprint(self) -> str:
-        """Return a hash of all weights. Encoders with the same hash compute the same vectors."""
+        """Return a hash of all weights. Encoders with the same hash compute the same vectors.
+
+        Example:
+            >>> load("runs/xlm_e").fingerprint() == load("exported").fingerprint()
+            True
+        """
         return model_fingerprint(self.model)
 
     def _tokenize(self, sentences: Iterable[str]) -> list[list[int]]:
-        return tokenize_sentences(_to_list(sentences), self.tokenizer, self.max_length, self.name)
+        return tokenize_sentences(to_list(sentences), self.tokenizer, self.max_length, self.name)
 
     def _states(self, ids: Sequence[list[int]], **options: Any) -> Iterator[BatchStates]:
         return iter_states(self.model, ids, pad_id=self.tokenizer.pad_token_id or 0, **options)
-
-
-def _to_list(sentences: str | Iterable[str]) -> list[str]:
-    texts = [sentences] if isinstance(sentences, str) else list(sentences)
-    for row, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise BadInput(f"sentence {row}: expected a string, found {type(text).__name__}.")
-    return texts

@@ -32,7 +32,7 @@ def translate(
     beam: int = DEFAULT_BEAM,
     length_penalty: float = 1.0,
 ) -> list[str] | Path:
-    """Translate a list of sentences, or a file with one sentence per line.
+    """Translate a list of sentences, or a file with one sentence per line. The command line takes files only.
 
     Args:
         translator: Loaded translator, or its folder.
