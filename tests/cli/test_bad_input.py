@@ -214,7 +214,7 @@ def test_a_diverged_run_is_one_error_line(crossling: Command, shards: Shards, tm
     completed = crossling("pretrain", "xlm_e", "--shards", shards.path, "-o", tmp_path / "run", *extreme)
     line = error_line(completed, 1)
     assert "step 8: 5 consecutive steps were skipped" in line
-    assert "Try a lower lr" in line
+    assert "Set a lower lr" in line
 
 
 def test_ctrl_c_outside_of_training(

@@ -132,7 +132,7 @@ def test_invalid_input_is_reported_in_one_line(
         ("evaluate . --task tatoeba --data . --pooling men", "pooling=men: no such pooling"),
         ("evaluate . --task xnli --data . --languages sw", "xnli has no data for language 'sw'"),
         ("evaluate ./no/model --task tatoeba --data .", "no/model: no such folder"),
-        ("finetune . --task tatoeba --data . -o out", "Run crossling evaluate"),
+        ("finetune . --task tatoeba --data . -o out", "Score the model with crossling evaluate"),
         ("finetune . --task xnly --data . -o out", "did you mean 'xnli'"),
         ("finetune ./no/model --task xnli --data . -o out", "no/model: no such folder"),
         ("align nowhere --model .", "nowhere: no such file"),

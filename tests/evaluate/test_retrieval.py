@@ -99,6 +99,7 @@ def test_scores_equal_brute_force(tmp_path: Path, write: Write, encoder: Encoder
     }
     assert all(isinstance(rows[0].pop(name), float) for name in ("value", "low", "high"))
     assert rows[0] == {
+        "version": 1,
         "model": "runs/tiny",
         "task": "tatoeba",
         "protocol": "sweep",

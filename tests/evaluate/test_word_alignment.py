@@ -67,6 +67,7 @@ def test_rows_and_examples_follow_the_links(tmp_path: Path, write: Write, encode
         low, high = bootstrap_interval(METRIC_VALUES["aer"], np.array([aer_counts(*pair) for pair in pairs]))
         assert low < high
         assert row == {
+            "version": 1,
             "model": "runs/tiny",
             "task": "word-alignment",
             "protocol": "xlm-align-ot",

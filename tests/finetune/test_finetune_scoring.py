@@ -102,7 +102,7 @@ def test_only_requested_languages_are_scored(tuned: Path, data: Path, tmp_path: 
     ):
         with pytest.raises(BadInput, match=message):
             evaluate(str(tuned), ["xnli"], data, tmp_path / "out", **options)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="tatoeba: no such folder"):
+    with pytest.raises(BadInput, match=r"tatoeba/v1: no such folder"):
         evaluate(str(tuned), ["tatoeba"], data)
 
 
