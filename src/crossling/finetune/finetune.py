@@ -75,7 +75,7 @@ def finetune(
 
     Args:
         model: Run folder, exported folder, Hugging Face encoder, or a translator to continue training.
-        task: Name of a dataset, such as `xnli`, `panx` or `xquad`, or `translation`.
+        task: Name of a data set, such as `xnli`, `panx` or `xquad`, or `translation`.
         data: Folder of benchmark data, or of parallel text for `translation`.
         out: Folder to write.
         setting: `zero-shot` trains on one language, `translate-train` on its translations too.
@@ -85,7 +85,7 @@ def finetune(
         plug_in: Read every example with its translation through cross-attention, as VECO does.
         directions: Of `translation`: `en-de,de-en`, or a list of directions.
         from_scratch: Of `translation`: use the shape of the model, and random weights.
-        **overrides: Settings that replace the defaults of the dataset, such as `lr=1e-5` or `steps=500`.
+        **overrides: Settings that replace the defaults of the data set, such as `lr=1e-5` or `steps=500`.
 
     Returns:
         The rows of scores.jsonl.
@@ -98,22 +98,15 @@ def finetune(
         >>> finetune("runs/veco", "translation", "multi30k", "mt", directions="en-de,de-en")
     """
     model, data, out = os.fspath(model), Path(data), Path(out)
-    _check_options(setting, selection, seeds)
+    if task != TRANSLATION and (directions is not None or from_scratch):
+        raise BadInput(f"task={task}: directions and from_scratch belong to {TRANSLATION}. Omit them.")
+    _check_options(task, seeds, setting=setting, selection=selection, grid=grid, plug_in=plug_in)
     check_output_folder(out, holds=CONTENTS, command="crossling finetune")
     if out.is_dir():
         scores.check_scores_folder(out)
     if task == TRANSLATION:
-        if (setting, selection, grid, plug_in) != ("zero-shot", "english-dev", None, False):
-            raise BadInput(f"task={TRANSLATION}: it has no setting, selection, grid or plug_in. Omit these.")
         return train_translators(
             model, data, out, directions=directions, seeds=seeds, from_scratch=from_scratch, overrides=overrides
-        )
-    if directions is not None or from_scratch:
-        raise BadInput(f"task={task}: directions and from_scratch belong to {TRANSLATION}. Omit them.")
-    if plug_in and setting == "zero-shot":
-        raise BadInput(
-            "plug_in=true: the zero-shot setting has no translated pairs (x, y) for cross-attention. Use the setting"
-            " translate-train, or omit plug_in."
         )
     check_finetuning_task(task)
     dataset = get_dataset(task)
@@ -146,12 +139,19 @@ def finetune(
         )
 
 
-def _check_options(setting: str, selection: str, seeds: int) -> None:
+def _check_options(task: str, seeds: int, *, setting: str, selection: str, grid: str | None, plug_in: bool) -> None:
     for name, value, valid in (("setting", setting, SETTINGS), ("selection", selection, SELECTIONS)):
         if value not in valid:
             raise BadInput(f"{name}={value}: no such {name}{suggestion(value, valid)}")
     if seeds < 1:
         raise BadInput(f"seeds={seeds}: expected at least 1.")
+    if task == TRANSLATION and (setting, selection, grid, plug_in) != ("zero-shot", "english-dev", None, False):
+        raise BadInput(f"task={TRANSLATION}: it has no setting, selection, grid or plug_in. Omit these.")
+    if plug_in and setting == "zero-shot":
+        raise BadInput(
+            "plug_in=true: the zero-shot setting has no translated pairs (x, y) for cross-attention. Use the setting"
+            " translate-train, or omit plug_in."
+        )
 
 
 def _search_grid(
