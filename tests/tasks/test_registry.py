@@ -90,11 +90,11 @@ def test_official_files_are_found_and_read(
     put: Put, tmp_path: Path, file: str, text: str, name: str, split: str, language: str, examples: int
 ) -> None:
     put(file, text)
-    data_set = get_dataset(name)
-    assert data_set.languages(tmp_path, split) == [language]
-    read = data_set.read(tmp_path, split, language)
+    dataset = get_dataset(name)
+    assert dataset.languages(tmp_path, split) == [language]
+    read = dataset.read(tmp_path, split, language)
     assert len(read) == examples
-    assert all(isinstance(example, EXAMPLE_TYPES[data_set.task_type]) for example in read)
+    assert all(isinstance(example, EXAMPLE_TYPES[dataset.task_type]) for example in read)
 
 
 @pytest.mark.parametrize(
@@ -124,21 +124,21 @@ def test_training_translations_are_found(
 
 
 def test_every_entry_is_consistent() -> None:
-    for name, data_set in DATASETS.items():
-        assert data_set.name == name
-        assert all(METRICS[metric] for metric in data_set.metrics)
-        labels = [METRICS[metric].label for metric in data_set.metrics]
+    for name, dataset in DATASETS.items():
+        assert dataset.name == name
+        assert all(METRICS[metric] for metric in dataset.metrics)
+        labels = [METRICS[metric].label for metric in dataset.metrics]
         assert len(set(labels)) == len(labels), f"{name}: two metrics have the same label"
-        assert all(other in DATASETS for other in (*data_set.training_sets, *data_set.dev_sets))
-        assert bool(data_set.labels) != (data_set.task_type == "qa" or data_set.is_regression)
+        assert all(other in DATASETS for other in (*dataset.training_sets, *dataset.dev_sets))
+        assert bool(dataset.labels) != (dataset.task_type == "qa" or dataset.is_regression)
 
 
-def test_the_documentation_lists_every_data_set_with_its_metrics() -> None:
+def test_the_documentation_lists_every_dataset_with_its_metrics() -> None:
     text = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     table = text.partition("| set | files |")[2].splitlines()[2:]
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table]
     assert {row[0].strip("`"): row[3] for row in cells} == {
-        name: ", ".join(data_set.metrics) for name, data_set in DATASETS.items()
+        name: ", ".join(dataset.metrics) for name, dataset in DATASETS.items()
     }
     assert all(f"| `{name}`" in text or f"`{name}`" in text.partition("## Settings")[0] for name in METRICS)
 
@@ -248,15 +248,15 @@ UNLABELED = {"cola", "sst2", "stsb", "rte", "mrpc", "qnli", "wnli", "mlqa"}  # t
 @pytest.mark.filterwarnings("ignore:.*not at their answer_start")
 @pytest.mark.parametrize(("name", "split", "expected"), REAL, ids=[f"{name}-{split}" for name, split, _ in REAL])
 def test_the_real_files_have_the_expected_counts(real_data: Path, name: str, split: str, expected: str) -> None:
-    data_set = DATASETS[name]
-    assert data_set.languages(real_data, split) == sorted(counts(expected))
+    dataset = DATASETS[name]
+    assert dataset.languages(real_data, split) == sorted(counts(expected))
     for language, size in counts(expected).items():
-        examples = data_set.read(real_data, split, language)
+        examples = dataset.read(real_data, split, language)
         assert len(examples) == size, language
         assert len({example.id for example in examples}) == size, language
         if name in UNLABELED and split == "test":
             with pytest.raises(BadInput, match="has no labels, so it cannot be scored"):
-                data_set.gold_labels(examples, split, language)
+                dataset.gold_labels(examples, split, language)
 
 
 def test_every_real_file_is_read(real_data: Path) -> None:
@@ -266,8 +266,8 @@ def test_every_real_file_is_read(real_data: Path) -> None:
     files = {file for file in files if file.relative_to(real_data).parts[0] not in others}
     read = {
         file
-        for data_set in DATASETS.values()
-        for pattern in data_set.patterns
+        for dataset in DATASETS.values()
+        for pattern in dataset.patterns
         for split in pattern.splits
         for matches in pattern.find(real_data, split).values()
         for file in matches
@@ -288,12 +288,12 @@ def test_unlabeled_real_files_are_not_scored(real_data: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*(not at their answer_start|no labels in)")
 @pytest.mark.parametrize("name", [name for name in DATASETS if name not in ("panx", "ud", "xnli", "wikineural")])
 def test_gold_labels_score_100(real_data: Path, name: str) -> None:
-    data_set = DATASETS[name]
-    for language in data_set.scorable_languages(real_data)[:3]:
-        split, examples = data_set.read_test(real_data, language)
-        gold = data_set.gold_labels(examples, split, language)
-        predicted = [answers[0] for answers in gold] if data_set.task_type == "qa" else gold
-        for metric in data_set.metrics:
+    dataset = DATASETS[name]
+    for language in dataset.scorable_languages(real_data)[:3]:
+        split, examples = dataset.read_test(real_data, language)
+        gold = dataset.gold_labels(examples, split, language)
+        predicted = [answers[0] for answers in gold] if dataset.task_type == "qa" else gold
+        for metric in dataset.metrics:
             assert METRICS[metric].score(gold, predicted, language) == pytest.approx(100, abs=0.5), (language, metric)
 
 

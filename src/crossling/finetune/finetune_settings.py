@@ -1,4 +1,4 @@
-"""Settings of fine-tuning: the defaults of a dataset with the overrides of the user, and the grids of the papers."""
+"""Settings of fine-tuning: the defaults of a data set with the overrides of the user, and the grids of the papers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def finetune_grid(
     """Return the settings to try, by name.
 
     Args:
-        dataset: Dataset with default hyperparameters and the grids of the papers.
+        dataset: Data set with default hyperparameters and the grids of the papers.
         grid: Name of a paper's grid, such as `xlm-e` or `xlm_e`. Without one there is a single point, the defaults.
         assignments: `key=value` overrides, applied to every point.
     """

@@ -172,14 +172,14 @@ class InfoFile(Generic[Info]):
         write_json(folder / self.name, {"version": self.version, **asdict(info)})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TunedInfo:
     """Contents of tuned.json."""
 
     task: str
     model: str  # the encoder that was fine-tuned
     setting: str
-    trained_on: str  # dataset of the training examples
+    trained_on: str  # data set of the training examples
     selection: str
     seed: int
     config: TaskConfig

@@ -121,7 +121,7 @@ def _expect(condition: bool, expected: str, key: str, path: Path) -> None:
 
 
 # The examples are the first ones of their files: none is hand-picked.
-NEIGHBOURS = 4
+NEIGHBORS = 4
 SENTENCES = 3
 
 
@@ -133,7 +133,7 @@ def showcase_examples(run: Path, data: Path, languages: tuple[str, str]) -> dict
     gold = next(gold for gold in read_gold(data) if gold.languages == "-".join(languages))
     return {
         "alignment": _alignment(encoder, gold),
-        "neighbours": _neighbours(encoder, bitext),
+        "neighbours": _neighbors(encoder, bitext),
         "rtd": _replaced_tokens(net, vocabulary, bitext),
     }
 
@@ -154,8 +154,8 @@ def _alignment(encoder: Encoder, gold: GoldSet) -> dict[str, Any]:
     }
 
 
-def _neighbours(encoder: Encoder, bitext: RetrievalPair) -> list[dict[str, Any]]:
-    query_ND = normalize_vectors(encoder.encode(bitext.first.sentences[:NEIGHBOURS]))
+def _neighbors(encoder: Encoder, bitext: RetrievalPair) -> list[dict[str, Any]]:
+    query_ND = normalize_vectors(encoder.encode(bitext.first.sentences[:NEIGHBORS]))
     candidate_ND = normalize_vectors(encoder.encode(bitext.second.sentences))
     examples = []
     for row, scores_N in enumerate(query_ND @ candidate_ND.T):

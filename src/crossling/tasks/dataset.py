@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -38,6 +38,7 @@ class FilePattern:
 
     pattern: str
     read: Reader
+    _: KW_ONLY
     splits: Mapping[str, str] = field(default_factory=lambda: ALL_SPLITS)  # split -> its name in the file name
     language: str = PIVOT  # if the pattern has no {language}
     codes: Mapping[str, str] = field(default_factory=dict)  # name in the file name -> language code
@@ -198,10 +199,10 @@ class BenchmarkDataset:
         """Return the translated training examples by language, of the first of `training_sets` that has any."""
         names = self.training_sets or (self.name,)
         for name in names:
-            data_set = _datasets()[name]
-            languages = data_set.translated_languages(data)
+            dataset = _datasets()[name]
+            languages = dataset.translated_languages(data)
             if languages:
-                read = partial(data_set._read, data_set.training_translations, data, "train")
+                read = partial(dataset._read, dataset.training_translations, data, "train")
                 return name, {language: read(language) or [] for language in languages}
         patterns = [pattern for name in names for pattern in _datasets()[name].training_translations]
         expected = describe_expected_files(patterns, "train")

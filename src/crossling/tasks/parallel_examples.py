@@ -19,57 +19,57 @@ from crossling.tasks.examples import Example
 ExamplePair = tuple[Example, Example]
 
 
-def read_training_pairs(data_set: BenchmarkDataset, data: Path, pivot: str) -> dict[str, list[ExamplePair]]:
+def read_training_pairs(dataset: BenchmarkDataset, data: Path, pivot: str) -> dict[str, list[ExamplePair]]:
     """Return the training examples of the pivot with their translations, by language.
 
     Includes questions whose answer is not in the context, since the other example of the pair may be trainable.
     """
-    original = data_set.read_rows(data_set.patterns, data, "train", pivot)
+    original = dataset.read_rows(dataset.patterns, data, "train", pivot)
     pairs: dict[str, list[ExamplePair]] = {}
-    for language in data_set.translated_languages(data):
-        translated = data_set.read_rows(data_set.training_translations, data, "train", language)
+    for language in dataset.translated_languages(data):
+        translated = dataset.read_rows(dataset.training_translations, data, "train", language)
         if language != pivot and original is not None and translated is not None:
             pairs[language] = _zip_rows(original, translated)
     if not pairs:
-        raise _no_translations(data_set, data, "train", pivot, data_set.training_translations)
+        raise _no_translations(dataset, data, "train", pivot, dataset.training_translations)
     return pairs
 
 
 def read_test_translations(
-    data_set: BenchmarkDataset, data: Path, split: str, language: str, pivot: str
+    dataset: BenchmarkDataset, data: Path, split: str, language: str, pivot: str
 ) -> tuple[str, list[Example]] | None:
     """Return the translations of a split and their language. None if there are none."""
-    for pattern in data_set.test_translations:
+    for pattern in dataset.test_translations:
         files = pattern.find_translations(data, split)
         for into in sorted(code for of, code in files if of == language and (code == pivot) != (language == pivot)):
-            original = data_set.read_rows(data_set.patterns, data, split, language)
+            original = dataset.read_rows(dataset.patterns, data, split, language)
             if original is not None:
                 paths = files[language, into]
-                translated = [example for file in paths for example in pattern.read(file, data_set.labels)]
+                translated = [example for file in paths for example in pattern.read(file, dataset.labels)]
                 return into, [translation for _, translation in _zip_rows(original, (paths[0], translated))]
     return None
 
 
-def languages_with_translations(data_set: BenchmarkDataset, data: Path, pivot: str) -> list[str]:
+def languages_with_translations(dataset: BenchmarkDataset, data: Path, pivot: str) -> list[str]:
     """Return the languages whose test examples have translations. Warn about the others."""
-    languages = data_set.scorable_languages(data)
-    splits = {code: data_set.read_test(data, code)[0] for code in languages}
+    languages = dataset.scorable_languages(data)
+    splits = {code: dataset.read_test(data, code)[0] for code in languages}
     missing = [
-        code for code, split in splits.items() if read_test_translations(data_set, data, split, code, pivot) is None
+        code for code, split in splits.items() if read_test_translations(dataset, data, split, code, pivot) is None
     ]
     if missing and missing == languages:
-        raise _no_translations(data_set, data, splits[missing[0]], missing[0], data_set.test_translations)
+        raise _no_translations(dataset, data, splits[missing[0]], missing[0], dataset.test_translations)
     if missing:
-        warnings.warn(f"{data_set.name}: no translations of {', '.join(missing)}; not scored", stacklevel=2)
+        warnings.warn(f"{dataset.name}: no translations of {', '.join(missing)}; not scored", stacklevel=2)
     return [code for code in languages if code not in missing]
 
 
 def _no_translations(
-    data_set: BenchmarkDataset, data: Path, split: str, language: str, patterns: Iterable[FilePattern]
+    dataset: BenchmarkDataset, data: Path, split: str, language: str, patterns: Iterable[FilePattern]
 ) -> BadInput:
     expected = describe_expected_files(patterns, split)
     return BadInput(
-        f"{data}: the {split} split of {data_set.name} for language {language!r} has no translations. {expected}."
+        f"{data}: the {split} split of {dataset.name} for language {language!r} has no translations. {expected}."
     )
 
 

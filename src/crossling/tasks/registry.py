@@ -259,7 +259,7 @@ _TAGGING = [
     ),
     _tagging(
         "conll2002",
-        FilePattern("conll2002/{language}.{split}", _CONLL2002, _CONLL2002_SPLITS, codes=_CONLL2002_CODES),
+        FilePattern("conll2002/{language}.{split}", _CONLL2002, splits=_CONLL2002_SPLITS, codes=_CONLL2002_CODES),
         labels=_bio("LOC", "MISC", "ORG", "PER"),
         training_sets=("conll2002", "panx"),
     ),
@@ -346,5 +346,5 @@ _QA = [
 ]
 
 DATASETS: dict[str, BenchmarkDataset] = {
-    data_set.name: data_set for data_set in [*_CLASSIFICATION, *_GLUE, *_TAGGING, *_QA]
+    dataset.name: dataset for dataset in [*_CLASSIFICATION, *_GLUE, *_TAGGING, *_QA]
 }
