@@ -241,9 +241,9 @@ def test_the_first_and_last_rows_with_probes_are_compared(tmp_path: Path) -> Non
         {"step": 10, "loss": 6.0},
     )
     gain, loss, learned = probes.read_probe_changes(metrics)
-    assert gain == ProbeChange("retrieval", "mean", "", 10.0, 30.0)
-    assert loss == ProbeChange("retrieval", "sw", "", 8.0, 4.0)
-    assert learned == ProbeChange("loss", "sw", "mlm", 5.0, 4.0)
+    assert gain == ProbeChange(kind="retrieval", language="mean", term="", before=10.0, after=30.0)
+    assert loss == ProbeChange(kind="retrieval", language="sw", term="", before=8.0, after=4.0)
+    assert learned == ProbeChange(kind="loss", language="sw", term="mlm", before=5.0, after=4.0)
     assert [change.is_worse for change in (gain, loss, learned)] == [False, True, False]
 
 

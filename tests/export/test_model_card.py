@@ -43,11 +43,31 @@ def test_card_has_recipe_data_cost_and_scores(run: Path, tmp_path: Path) -> None
         init={"model": "FacebookAI/xlm-roberta-base"},
     )
     own = [
-        Score(str(run), "tatoeba", "sweep", "accuracy", "sw", 10, value, direction, layer)
+        Score(
+            model=str(run),
+            task="tatoeba",
+            protocol="sweep",
+            metric="accuracy",
+            language="sw",
+            examples=10,
+            value=value,
+            direction=direction,
+            layer=layer,
+        )
         for layer, values in {0: (10.0, 20.0), 2: (60.0, 71.5)}.items()
         for value, direction in zip(values, ("en-xx", "xx-en"), strict=True)
     ]
-    other = Score("runs/another", "tatoeba", "sweep", "accuracy", "sw", 10, 99.9, "en-xx", 1)
+    other = Score(
+        model="runs/another",
+        task="tatoeba",
+        protocol="sweep",
+        metric="accuracy",
+        language="sw",
+        examples=10,
+        value=99.9,
+        direction="en-xx",
+        layer=1,
+    )
     scores.add_scores(run / "scores.jsonl", [score.row() for score in [*own, other]])
     folder = export(run, tmp_path / "exported")
     card = (folder / "README.md").read_text(encoding="utf-8")

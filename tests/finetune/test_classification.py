@@ -24,7 +24,8 @@ def make_task(
     head_type: HeadType = "classification", length: int = 16, labels: tuple[str, ...] = LABELS
 ) -> ClassificationTaskType:
     return ClassificationTaskType(
-        TaskConfig(head_type, labels, length), SequenceBuilder(make_tokenizer(), has_token_types=True)
+        TaskConfig(head_type=head_type, labels=labels, length=length),
+        SequenceBuilder(make_tokenizer(), has_token_types=True),
     )
 
 

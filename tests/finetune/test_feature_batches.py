@@ -20,7 +20,8 @@ from .tiny_tasks import make_tokenizer
 
 LABELS = tuple(str(number) for number in range(40))
 TASK = ClassificationTaskType(
-    TaskConfig("classification", LABELS, 32), SequenceBuilder(make_tokenizer(), has_token_types=False)
+    TaskConfig(head_type="classification", labels=LABELS, length=32),
+    SequenceBuilder(make_tokenizer(), has_token_types=False),
 )
 
 

@@ -33,7 +33,7 @@ def questions(draw: st.DrawFn) -> QAExample:
 
 
 def make_task(length: int = 24, tokenizer: PreTrainedTokenizerFast | None = None, **more: object) -> QATaskType:
-    config = TaskConfig("qa", (), length, **{"stride": 5, "query": 6, "answer": 30, **more})  # type: ignore[arg-type]
+    config = TaskConfig(head_type="qa", labels=(), length=length, **{"stride": 5, "query": 6, "answer": 30, **more})  # type: ignore[arg-type]
     return QATaskType(config, SequenceBuilder(tokenizer or make_tokenizer(), has_token_types=True))
 
 

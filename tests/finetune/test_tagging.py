@@ -24,7 +24,9 @@ SENTENCE = st.lists(st.tuples(WORD, st.sampled_from(LABELS)), min_size=1, max_si
 
 
 def make_task(length: int = 12) -> TaggingTaskType:
-    return TaggingTaskType(TaskConfig("tagging", LABELS, length), SequenceBuilder(TOKENIZER, has_token_types=False))
+    return TaggingTaskType(
+        TaskConfig(head_type="tagging", labels=LABELS, length=length), SequenceBuilder(TOKENIZER, has_token_types=False)
+    )
 
 
 def tagged(sentences: list[list[tuple[str, str]]]) -> list[TaggingExample]:

@@ -22,7 +22,8 @@ from .tiny_tasks import LETTERS, make_tokenizer
 def make_task(head_type: HeadType, length: int = 32) -> TaskType:
     labels = () if head_type == "qa" else ("0", "1")
     return TASK_TYPES[head_type](
-        TaskConfig(head_type, labels, length, stride=2, query=4, plug_in=True), SequenceBuilder(make_tokenizer(), False)
+        TaskConfig(head_type=head_type, labels=labels, length=length, stride=2, query=4, plug_in=True),
+        SequenceBuilder(make_tokenizer(), False),
     )
 
 

@@ -21,7 +21,7 @@ from crossling.tasks.examples import ClassificationExample
 from .tiny_tasks import make_model, make_tokenizer
 
 LABELS = ("no", "yes", "maybe")
-CONFIG = TaskConfig("classification", LABELS, length=16)
+CONFIG = TaskConfig(head_type="classification", labels=LABELS, length=16)
 IDS = torch.tensor([[0, 5, 6, 7, 2], [0, 8, 9, 10, 2]])
 PAIRS = [("red", "the dog runs"), ("the old cat sleeps", "blue"), ("what", "the red bird sings"), ("dog", "cat")]
 
@@ -47,7 +47,7 @@ def copy_weights(model: nn.Module) -> dict[str, torch.Tensor]:
 def test_the_head_is_added_to_a_copy_of_the_encoder(head_type: HeadType, kind: str) -> None:
     encoder = random_encoder(kind)
     before = copy_weights(encoder)
-    config = TaskConfig(head_type, () if head_type in ("regression", "qa") else LABELS, length=16)
+    config = TaskConfig(head_type=head_type, labels=() if head_type in ("regression", "qa") else LABELS, length=16)
     model = add_head(encoder, config, name="tiny", seed=1)
     body = model.base_model.state_dict()
     assert {name for name in before if "pooler" not in name} <= body.keys() <= before.keys()

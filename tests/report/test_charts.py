@@ -36,7 +36,7 @@ ALIGNMENT = {
 
 def line_plot(*points: list[tuple[float, float]], from_zero: bool = True) -> LinePlot:
     series = [Series(f"run {k}", k, each) for k, each in enumerate(points)]
-    return LinePlot("Title", "step", "loss", series, from_zero, (7.0, "chance"))
+    return LinePlot("Title", "step", "loss", series, from_zero=from_zero, level=(7.0, "chance"))
 
 
 def scatter_plot(*dots: Dot) -> ScatterPlot:
@@ -104,7 +104,7 @@ def test_panels_have_titles_and_one_legend() -> None:
 
 @pytest.mark.parametrize("xs", [[3e8], [2e8, 3e8, 2e10], [1e12, 9.5e19, 9.6e21]])
 def test_dots_lie_inside_the_chart_in_order(xs: list[float]) -> None:
-    svg = scatter_plot(*(Dot(f"model {x}", x, 60.0 + k, k or None) for k, x in enumerate(xs))).svg
+    svg = scatter_plot(*(Dot(f"model {x}", x, 60.0 + k, colour=k or None) for k, x in enumerate(xs))).svg
     found = circles(svg)
     assert len(found) == len(xs)
     assert [x for x, _ in found] == sorted(x for x, _ in found)
@@ -118,7 +118,7 @@ def test_the_scale_of_a_scatter_plot_is_logarithmic() -> None:
 
 def test_names_of_dots_do_not_overlap_and_all_are_in_the_table() -> None:
     ends = [Dot("low", 1e3, 10), Dot("far", 1e9, 90)]
-    pair = [Dot("published", 1e6, 50, reference="XLM-E, Table 1"), Dot("run", 1.05e6, 50, 0)]
+    pair = [Dot("published", 1e6, 50, reference="XLM-E, Table 1"), Dot("run", 1.05e6, 50, colour=0)]
     plot = scatter_plot(*pair, *ends)
     assert {"published", "run", "low", "far"} <= set(chart_texts(plot.svg))
     assert ["published", "1e+06", "50.0", "XLM-E, Table 1"] in plot.table
@@ -154,7 +154,7 @@ def test_a_density_map_names_every_language() -> None:
     "draw",
     [
         lambda: line_plot([(0, 1.0), (1, 2.0)]).svg,
-        lambda: scatter_plot(Dot("a", 1e6, 1), Dot("b", 1e7, 2, 0)).svg,
+        lambda: scatter_plot(Dot("a", 1e6, 1), Dot("b", 1e7, 2, colour=0)).svg,
         lambda: alignment_grid(ALIGNMENT),
         lambda: density_map("rule", ["de", "en"], [[None, 0.1], [0.1, None]], 1e-3, 1),
     ],

@@ -33,7 +33,7 @@ def aligned(protocol: str, value: float, pairs: Sequence[str]) -> Rows:
 
 
 def leaderboards(rows: Rows) -> list[Leaderboard]:
-    return build_leaderboards([ReportRun("m", rows=rows)])
+    return build_leaderboards([ReportRun(name="m", rows=rows)])
 
 
 def first_leaderboard(rows: Rows) -> Leaderboard:

@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs/report.md"
 
 
 def cards(rows: list[dict[str, Any]]) -> list[MetricCard]:
-    return [card for section in task_sections([ReportRun("m", rows=rows)]) for card in section.cards]
+    return [card for section in task_sections([ReportRun(name="m", rows=rows)]) for card in section.cards]
 
 
 def published_scores(card: MetricCard) -> dict[tuple[str, str], dict[str, float]]:
@@ -90,7 +90,7 @@ def test_every_table_is_shown_or_documented_as_not_shown() -> None:
         rows += [row("m", "tatoeba", code, 50.0, protocol="sweep", direction=way, **at) for way in ("en-xx", "xx-en")]
     rows += [row("m", "bucc2018", code, 50.0, metric="f1", **at) for code in LANGUAGES["bucc2018"]]
     rows += [row("m", "word-alignment", "de-en", 50.0, metric="aer", protocol="xlm-align-ot", layer=8)]
-    run = ReportRun("m", rows=rows, parameters=10**8, cost={"flops": {"paper": 1e20}})
+    run = ReportRun(name="m", rows=rows, parameters=10**8, cost={"flops": {"paper": 1e20}})
     shown = {reference for card in cards(rows) for _, reference in published_scores(card)}
     shown |= {each.reference for leaderboard in build_leaderboards([run]) for each in leaderboard.published}
     shown |= {dot.reference for plot in scatter_charts([run]) for dot in plot.dots}
@@ -101,7 +101,7 @@ def test_every_table_is_shown_or_documented_as_not_shown() -> None:
 
 def test_sizes_come_from_three_tables_without_repeats() -> None:
     rows = [row("m", "xnli", code, 50.0, setting="zero-shot") for code in LANGUAGES["xnli"]]
-    [plot] = scatter_charts([ReportRun("m", rows=rows, parameters=10**8)])
+    [plot] = scatter_charts([ReportRun(name="m", rows=rows, parameters=10**8)])
     assert [(dot.y, dot.reference) for dot in plot.dots if dot.name == "XLM-E Large"] == [(81.3, "XLM-E, Table 3")]
     assert {dot.x for dot in plot.dots if dot.name == "XLM-E Base"} == {279e6, 477e6}
 

@@ -86,7 +86,7 @@ def test_the_training_split_is_scored_only_in_languages_that_are_not_trained_on(
         DATASETS["tydiqa"].read_test(tmp_path, "en")
 
 
-def test_training_uses_the_best_available_data_set(put: Put, tmp_path: Path) -> None:
+def test_training_uses_the_best_available_dataset(put: Put, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as error:
         XNLI.read_training(tmp_path)
     for expected in ("xnli/train-{language}.tsv", "glue/MNLI/train.tsv", "mnli-subset/train-{language}.tsv"):
@@ -99,7 +99,7 @@ def test_training_uses_the_best_available_data_set(put: Put, tmp_path: Path) -> 
     assert DATASETS["americasnli"].read_training(tmp_path)[0] == "xnli"
 
 
-def test_english_comes_before_other_languages_of_any_data_set(put: Put, tmp_path: Path) -> None:
+def test_english_comes_before_other_languages_of_any_dataset(put: Put, tmp_path: Path) -> None:
     put("masakhaner/swa/train.txt", "Roma B-LOC\n")
     assert DATASETS["masakhaner"].training_source(tmp_path) == ("masakhaner", "sw")
     put("panx/train-en.tsv", "Rome\tB-LOC\n")

@@ -45,7 +45,17 @@ def evaluate(
 
     chosen = languages.split(",") if languages else None
     at = _layer_numbers(layers) if layers else None
-    request = EvaluationRequest(task.split(","), data, out, chosen, pooling, method.split(","), at, recompute, plug_in)
+    request = EvaluationRequest(
+        tasks=task.split(","),
+        data=data,
+        out=out,
+        languages=chosen,
+        pooling=pooling,
+        methods=method.split(","),
+        layers=at,
+        recompute=recompute,
+        plug_in=plug_in,
+    )
     request.check()  # before the slow import of torch
     if model is None and request.finetuned:
         raise BadInput(f"{request.finetuned[0]}: the bundled model is not fine-tuned. Name a fine-tuned model.")

@@ -37,7 +37,7 @@ IdPair = tuple[str, str]
 PartnersByLayer = dict[int, dict[str, str]]  # layer -> id of the first side -> id of its partner
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuccSplit:
     """Two comparable corpora and the gold pairs of ids."""
 
@@ -230,7 +230,13 @@ def _read_split(folder: Path, name: str, split: str) -> BuccSplit:
     for one, other in gold:
         if one not in first_ids or other not in second_ids:
             raise BadInput(f"{path}: pair {one} {other}: no sentence has this id. Download the files again.")
-    return BuccSplit((canonical_code(codes[0]), canonical_code(codes[1])), split, first, second, gold)
+    return BuccSplit(
+        languages=(canonical_code(codes[0]), canonical_code(codes[1])),
+        split=split,
+        first=first,
+        second=second,
+        gold=gold,
+    )
 
 
 def _read_pairs(path: Path, expected: str) -> list[tuple[str, str]]:

@@ -118,7 +118,7 @@ def combine_probes(probes: Sequence[Probe]) -> Probe:
     return lambda net: {name: value for probe in probes for name, value in probe(net).items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProbeChange:
     """Change of one probe metric over a run."""
 
@@ -147,7 +147,9 @@ def read_probe_changes(metrics: Path) -> list[ProbeChange]:
     changes = []
     for key in (key for key in first if key in last):
         kind, language, term = (*key.split("/"), "", "")[:3]
-        changes.append(ProbeChange(kind, language or "mean", term, first[key], last[key]))
+        changes.append(
+            ProbeChange(kind=kind, language=language or "mean", term=term, before=first[key], after=last[key])
+        )
     return changes
 
 

@@ -16,7 +16,7 @@ from crossling.tasks.registry import DATASETS, check_task
 Languages = list[str] | None  # None: all languages of the data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluationRequest:
     """Arguments of `evaluate`."""
 

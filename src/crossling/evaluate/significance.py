@@ -79,7 +79,7 @@ class ExampleStatistics:
     statistics_NS: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelComparison:
     """Difference of two models on one metric of one task."""
 
@@ -135,10 +135,10 @@ def _compare(
         for side in (first, second)
     )
     return ModelComparison(
-        task,
-        metric,
-        variant,
-        split,
+        task=task,
+        metric=metric,
+        variant=variant,
+        split=split,
         languages=len(common),
         examples=sum(len(first[code].ids) for code in common),
         first=first_name,

@@ -46,7 +46,7 @@ def evaluate_tuned(
         folder: TUNED folder, or the folder of one seed.
         data: Folder of benchmark data.
         out: Add the scores to `out`/scores.jsonl, and write the predictions to `out`/seed-N.
-        task: Another dataset with the same labels. [default: the task it was fine-tuned for]
+        task: Another data set with the same labels. [default: the task it was fine-tuned for]
         recompute: Score the predictions stored with the model, without running it.
         languages: Languages to score. [default: all with test data]
     """
@@ -104,7 +104,7 @@ def score_tuned_seed(
     """
     info = TUNED_INFO.read(folder)
     dataset = get_dataset(task or info.task)
-    scoring = _TunedScoring(folder, data, info, dataset, recompute)
+    scoring = _TunedScoring(folder=folder, data=data, info=info, dataset=dataset, recompute=recompute)
     scoring.check_compatible()
     languages = scoring.select_languages(languages)
     description = {"tuned": asdict(info), "weights": [] if out is None else _weight_fingerprints(folder)}
@@ -171,9 +171,9 @@ class _TestSet(NamedTuple):
     translations: list[Example] | None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _TunedScoring:
-    """One fine-tuned model, and the dataset that it is scored on."""
+    """One fine-tuned model, and the data set that it is scored on."""
 
     folder: Path
     data: Path
@@ -183,7 +183,7 @@ class _TunedScoring:
     _loaded: tuple[Path, TunedModel] | None = None  # the last model, since most languages have the same one
 
     def check_compatible(self) -> None:
-        """Refuse a dataset that the head of the model does not fit."""
+        """Refuse a data set that the head of the model does not fit."""
         info, dataset, config = self.info, self.dataset, self.info.config
         task_type = config.head_type if config.head_type in ("tagging", "qa") else "classification"
         if dataset.task_type != task_type or (config.labels and not {*dataset.labels} <= {*config.labels}):

@@ -26,7 +26,7 @@ PAIRED = "paired_"  # prefix of the tensors of a translation
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", f"{PAIRED}input_ids", f"{PAIRED}attention_mask")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskConfig:
     """Settings that determine how examples are read and predictions are made. Stored with the model.
 

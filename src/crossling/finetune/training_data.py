@@ -1,4 +1,4 @@
-"""Training and dev examples of a task: which languages, from which dataset, with which translations."""
+"""Training and dev examples of a task: which languages, from which data set, with which translations."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Teacher = Callable[[Sequence[Example]], Sequence[tuple[str, ...]]]  # tags sente
 SETTINGS = ("zero-shot", "translate-train")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingData:
     """Examples that a model is trained on and selected by."""
 
     dataset: BenchmarkDataset
-    trained_on: str  # name of the dataset of the training examples
+    trained_on: str  # name of the data set of the training examples
     source_language: str  # language with training data: English, or the first synthetic language
     train: list[Example]
     dev: dict[str, list[Example]]  # by language, the source language first
@@ -69,7 +69,7 @@ def load_training_data(
     """Read training and dev examples.
 
     Args:
-        dataset: Dataset of the task.
+        dataset: Data set of the task.
         data: Folder of benchmark data.
         setting: `translate-train` adds the translated training examples.
         teacher: Tags translated sentences without tags (VECO). Called only if there are any.
@@ -78,7 +78,9 @@ def load_training_data(
     """
     trained_on, source_language = dataset.training_source(data)
     dev = _read_dev(dataset, data, source_language, needs_dev)
-    training_data = TrainingData(dataset, trained_on, source_language, [], dev)
+    training_data = TrainingData(
+        dataset=dataset, trained_on=trained_on, source_language=source_language, train=[], dev=dev
+    )
     if plug_in:
         training_data = _add_pairs(training_data, data, teacher, needs_dev)
     else:
@@ -110,7 +112,7 @@ def _add_pairs(base: TrainingData, data: Path, teacher: Teacher, needs_dev: bool
         )
     dev_translations: dict[str, list[Example]] = {}
     for language in base.dev:
-        # The dev set of the source language may belong to another dataset.
+        # The dev set of the source language may belong to another data set.
         owner = get_dataset(dataset.read_dev(data, source)[0]) if language == source else dataset
         found = read_test_translations(owner, data, "dev", language, source)
         if found is not None:

@@ -110,7 +110,7 @@ def _generate(out: Path, synthetic: SyntheticInputs, vocabularies: Iterable[str]
 def check_data(plan: LabPlan, data: Path) -> None:
     """Check before training that the benchmark files of all tasks exist."""
     for task, languages in plan.measure.items():
-        EvaluationRequest([task], data, languages=languages or None).check()
+        EvaluationRequest(tasks=[task], data=data, languages=languages or None).check()
         select_pairs(TRAINING_FREE_TASKS[task](data), languages or None, data / task)
     for task in plan.finetune.tasks:
         _, language = DATASETS[task].training_source(data)

@@ -50,7 +50,7 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measure:
     """Task, metric and conditions of a score: everything except language, layer and seed."""
 
@@ -79,7 +79,7 @@ class Measure:
         return ", ".join(filter(None, [*facts, self.direction]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskScore:
     """Score of one model on one measure: every language, and the mean over languages for each seed."""
 
@@ -225,7 +225,14 @@ def _score(measure: Measure, layer: int | None, rows: Sequence[ScoreRow]) -> Tas
         code: (fmean(low for low, _ in found), fmean(high for _, high in found)) for code, found in bounds.items()
     }
     directions = max(len({row.get("direction") for row in rows if row["language"] == code}) for code in values)
-    return TaskScore(measure, layer, languages, intervals, SeedStatistics(means), directions)
+    return TaskScore(
+        measure=measure,
+        layer=layer,
+        languages=languages,
+        intervals=intervals,
+        seeds=SeedStatistics(means),
+        directions=directions,
+    )
 
 
 def _qa_means(scores: Sequence[TaskScore]) -> list[TaskScore]:
@@ -241,7 +248,15 @@ def _qa_means(scores: Sequence[TaskScore]) -> list[TaskScore]:
             if code in other.languages
         }
         measure = replace(score.measure, metric=QA_MEAN)
-        means.append(TaskScore(measure, score.layer, languages, {}, _average(score.seeds, other.seeds)))
+        means.append(
+            TaskScore(
+                measure=measure,
+                layer=score.layer,
+                languages=languages,
+                intervals={},
+                seeds=_average(score.seeds, other.seeds),
+            )
+        )
     return means
 
 

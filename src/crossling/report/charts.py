@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from crossling.core.progress import format_count
@@ -53,6 +53,7 @@ class LinePlot:
     x_label: str
     y_label: str
     series: Sequence[Series]
+    _: KW_ONLY
     from_zero: bool = False  # start the y axis at 0 and mark the points
     level: tuple[float, str] | None = None
 
@@ -80,6 +81,7 @@ class Dot:
     name: str
     x: float
     y: float
+    _: KW_ONLY
     colour: int | None = None
     reference: str = ""  # the paper and table of a published model
 
@@ -195,7 +197,7 @@ def alignment_grid(alignment: Mapping[str, Any]) -> str:
 
 
 def average_groups(points: Sequence[Point]) -> list[Point]:
-    """Average neighbouring points so that at most MAX_POINTS are left. The last position stays."""
+    """Average neighboring points so that at most MAX_POINTS are left. The last position stays."""
     size = math.ceil(len(points) / MAX_POINTS) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [(group[-1][0], sum(y for _, y in group) / len(group)) for group in groups]

@@ -47,7 +47,7 @@ class LeaderboardCell:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LeaderboardRow:
     """A run or a published model."""
 
@@ -59,7 +59,7 @@ class LeaderboardRow:
     colour: int | None = None  # None for a published model
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Leaderboard:
     """One table of the page."""
 
@@ -126,13 +126,20 @@ def _build(
 ) -> Leaderboard:
     """Return a leaderboard without empty rows, and without columns in which no run has a score."""
     kept = [column for column in columns if any(column.cell(run) is not EMPTY for run in runs)]
-    rows = [LeaderboardRow(each.name, "", [column.cell(each) for column in kept], colour=each.colour) for each in runs]
+    rows = [
+        LeaderboardRow(name=each.name, reference="", cells=[column.cell(each) for column in kept], colour=each.colour)
+        for each in runs
+    ]
     for row in papers:
         cells = [column.published_cell(row) for column in kept]
-        rows.append(LeaderboardRow(row.name, row.reference, cells, row.description, row.notes))
+        rows.append(
+            LeaderboardRow(name=row.name, reference=row.reference, cells=cells, title=row.description, notes=row.notes)
+        )
     rows = [row for row in rows if any(cell is not EMPTY for cell in row.cells)]
     own, published = ([row for row in rows if bool(row.reference) is is_paper] for is_paper in (False, True))
-    return Leaderboard(title, CAPTIONS[title], [column.title for column in kept], own, published)
+    return Leaderboard(
+        title=title, caption=CAPTIONS[title], columns=[column.title for column in kept], runs=own, published=published
+    )
 
 
 def xtreme_scores(run: ReportRun, setting: str) -> dict[str, TaskScore]:

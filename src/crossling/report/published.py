@@ -19,7 +19,7 @@ from typing import Any
 FILE = Path(__file__).parent / "published.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishedRow:
     """One row of a table in a paper."""
 

@@ -30,7 +30,7 @@ from crossling.train.run_folder import FORMAT as RECIPE_FORMAT
 _SYNTHETIC = re.compile(r"q[a-t][a-z]")  # private-use codes of crossling synth
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportRun:
     """A model with its training metrics and scores, including those of models fine-tuned from it."""
 
@@ -228,19 +228,19 @@ def _read_run(name: str, model: str, files: _ModelFiles) -> ReportRun:
     if home is None:
         sizes = (count_parameters(each) for each in (Path(model), *files.folders))
         parameters = next((size for size in sizes if size), None)
-        return ReportRun(name, model, rows=rows, parameters=parameters, folders=files.folders)
+        return ReportRun(name=name, path=model, rows=rows, parameters=parameters, folders=files.folders)
     stored = _read_recipe(home / "recipe.json")
     return ReportRun(
-        name,
-        str(home),
-        stored["recipe"],
-        _read_metrics(home / "metrics.jsonl"),
-        rows,
-        stored.get("data") or {},
-        (stored.get("init") or {}).get("model"),
-        _read_object(home / "cost.json") if (home / "cost.json").is_file() else {},
-        count_parameters(home),
-        list(dict.fromkeys([home, *files.folders])),
+        name=name,
+        path=str(home),
+        recipe=stored["recipe"],
+        metrics=_read_metrics(home / "metrics.jsonl"),
+        rows=rows,
+        data=stored.get("data") or {},
+        init=(stored.get("init") or {}).get("model"),
+        cost=_read_object(home / "cost.json") if (home / "cost.json").is_file() else {},
+        parameters=count_parameters(home),
+        folders=list(dict.fromkeys([home, *files.folders])),
     )
 
 
@@ -251,7 +251,9 @@ def _split_synthetic(run: ReportRun) -> list[ReportRun]:
         kinds[all(_SYNTHETIC.fullmatch(code) for code in row.get("language", "").split("-"))].append(row)
     if not all(kinds.values()):
         return [run]
-    other = ReportRun(f"{run.name}, synthetic languages", rows=kinds[True], data=run.data, parameters=run.parameters)
+    other = ReportRun(
+        name=f"{run.name}, synthetic languages", rows=kinds[True], data=run.data, parameters=run.parameters
+    )
     return [replace(run, rows=kinds[False]), other]
 
 

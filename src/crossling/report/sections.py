@@ -6,7 +6,7 @@ Everything is computed here from the rows of scores. The templates only arrange 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -57,6 +57,7 @@ class HeatmapRow:
 
     name: str
     cells: dict[str, HeatmapCell]  # by column
+    _: KW_ONLY
     reference: str = ""  # paper and table of a published model
     colour: int | None = None  # None for a published model
     title: str = ""
@@ -82,7 +83,7 @@ class ScoreBar:
         return f"{text}; {score.coverage}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MetricCard:
     """One measure with the scores of all runs."""
 
@@ -142,7 +143,7 @@ def main_scores(run: ReportRun) -> dict[str, TaskScore]:
 FamilyScores = dict[tuple[str, str], LanguageGroup]  # by family and title of the task
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupHeatmap:
     """Scores of one run by (row, column), or the difference of two runs."""
 
@@ -203,7 +204,7 @@ def cross_lingual_qa(runs: Sequence[ReportRun]) -> list[GroupHeatmap]:
                 for pair, value in values.items()
             }
             texts, questions = (family_order({pair[side] for pair in values}) for side in (0, 1))
-            maps.append(GroupHeatmap(run.name, run.colour, questions, texts, cells))
+            maps.append(GroupHeatmap(name=run.name, colour=run.colour, columns=questions, rows=texts, cells=cells))
     return maps
 
 
@@ -227,7 +228,7 @@ def training_data_rows(runs: Sequence[ReportRun]) -> list[TrainingDataRow]:
     return rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ContinuedTraining:
     """Two runs, the second initialized from the first, on one task."""
 
@@ -249,8 +250,15 @@ def continued_training(runs: Sequence[ReportRun]) -> list[ContinuedTraining]:
         before, after = _scores_by_task(origin), _scores_by_task(run)
         for task in before.keys() & after.keys():
             if changes := compare_languages(before[task].language_means, after[task].language_means):
-                names = origin.name, run.name, TITLES.get(task, task)
-                comparisons.append(ContinuedTraining(*names, after[task].measure.description, changes))
+                comparisons.append(
+                    ContinuedTraining(
+                        before=origin.name,
+                        after=run.name,
+                        task=TITLES.get(task, task),
+                        description=after[task].measure.description,
+                        changes=changes,
+                    )
+                )
     return sorted(comparisons, key=lambda each: (each.after, each.task))
 
 
@@ -281,13 +289,20 @@ def _card(measure: Measure, runs: Sequence[ReportRun]) -> MetricCard:
         rows.append(HeatmapRow(run.name, cells, colour=run.colour, title=score.description))
     for row, languages in published:
         cells = {code: cell(value, code) for code, value in languages.items()}
-        rows.append(HeatmapRow(row.name, cells, row.reference, title=row.description))
+        rows.append(HeatmapRow(row.name, cells, reference=row.reference, title=row.description))
     width = MAX_PAIRS if any("-" in code for code in codes) else MAX_LANGUAGES
     blocks = [codes[start : start + width] for start in range(0, len(codes), width)]
     bars = [ScoreBar(run, score) for run, score in scored]
     layers = {score.layer for _, score in scored if score.layer is not None}
     at_layers = f", each at its best layer ({', '.join(map(str, sorted(layers)))})" if layers else ""
-    return MetricCard(measure, measure.description + at_layers, span, blocks, rows, bars)
+    return MetricCard(
+        measure=measure,
+        description=measure.description + at_layers,
+        span=span,
+        column_blocks=blocks,
+        rows=rows,
+        bars=bars,
+    )
 
 
 def _published_scores(measure: Measure) -> list[tuple[PublishedRow, dict[str, float]]]:
@@ -346,4 +361,11 @@ def _family_map(
 ) -> GroupHeatmap:
     cells = {key: HeatmapCell(group.value, shades[key], ", ".join(group.languages)) for key, group in groups.items()}
     tasks, present = list(dict.fromkeys(task for _, task in cells)), {family for family, _ in cells}
-    return GroupHeatmap(name, colour, tasks, [family for family in FAMILIES if family in present], cells, signed)
+    return GroupHeatmap(
+        name=name,
+        colour=colour,
+        columns=tasks,
+        rows=[family for family in FAMILIES if family in present],
+        cells=cells,
+        signed=signed,
+    )

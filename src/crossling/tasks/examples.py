@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class QAExample:
     question: str
     context: str
     answers: tuple[Answer, ...]
+    _: KW_ONLY
     impossible: bool = False  # SQuAD 2.0: the context does not contain an answer
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import partial
 from itertools import product
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FinetuneHyperparameters:
     """Hyperparameters of one fine-tuning run."""
 
@@ -29,6 +29,7 @@ class HyperparameterGrid:
     """Values that a paper searched. Hyperparameters with an empty tuple are not searched."""
 
     source: str  # paper and table
+    _: KW_ONLY
     lr: tuple[float, ...]
     epochs: tuple[float, ...] = ()
     batch: tuple[int, ...] = ()

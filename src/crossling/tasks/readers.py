@@ -11,7 +11,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,7 @@ class TableReader:
 
     texts: tuple[Column, ...]
     label: Column | None  # None: the file never has labels
+    _: KW_ONLY
     id: Column | None = None  # None: the row number, from 0
     aliases: Mapping[str, str] = field(default_factory=dict)  # other spellings of a label
     numeric: bool = False  # labels are numbers
@@ -158,6 +159,7 @@ class JsonLinesReader:
     """
 
     texts: tuple[str, ...]
+    _: KW_ONLY
     label: str = "label"
     id: str | None = None
     skipped_label: str | None = None
@@ -219,7 +221,7 @@ def _unquote(cell: str) -> str:
 # ---- Tagging: one word per line, an empty line after each sentence -----------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ColumnReader:
     """Reader of `word<TAB>tag` lines, or of other columns. A file with words alone has no tags."""
 
@@ -327,7 +329,7 @@ def read_squad(path: Path, labels: tuple[str, ...]) -> list[QAExample]:  # noqa:
         question = _get_field(where, record, "question", (str,))
         unique_id = f"{record_id}#{len(examples)}" if record_id in known_ids else record_id
         known_ids.add(record_id)
-        examples.append(QAExample(unique_id, question, context, tuple(answers), impossible))
+        examples.append(QAExample(unique_id, question, context, tuple(answers), impossible=impossible))
     if not any(answer.text for example in examples for answer in example.answers):
         return [replace(example, answers=()) for example in examples]
     if moved or missing:

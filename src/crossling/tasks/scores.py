@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -25,7 +25,7 @@ _RESULT_KEYS = ("examples", "value", "low", "high")  # may change if a score is 
 _NO_IDENTITY = {"version", *_RESULT_KEYS}  # the other keys identify a score
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Score:
     """One score with everything needed to compare it. Fields that do not apply are None, and absent from the row.
 
@@ -58,9 +58,9 @@ class Score:
 
     def row(self) -> ScoreRow:
         """Return the row of scores.jsonl."""
-        fields = asdict(self)
-        order = [name for name in fields if name not in _RESULT_KEYS] + list(_RESULT_KEYS)
-        return {"version": SCORES_FORMAT, **{name: fields[name] for name in order if fields[name] is not None}}
+        values = asdict(self)
+        order = [name for name in values if name not in _RESULT_KEYS] + list(_RESULT_KEYS)
+        return {"version": SCORES_FORMAT, **{name: values[name] for name in order if values[name] is not None}}
 
 
 def read_scores(path: Path) -> list[ScoreRow]:
@@ -126,7 +126,7 @@ class SeedStatistics:
         return stdev(self.values) if len(self.values) > 1 else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LayerSummary:
     """One metric of one model: the mean over languages, directions and seeds at each layer."""
 
@@ -152,14 +152,17 @@ class LayerSummary:
 
 def summarize_layers(rows: Sequence[ScoreRow]) -> list[LayerSummary]:
     """Return the means by layer in the order of the rows, separately for each protocol, metric, split and pooling."""
-    groups: dict[tuple[str, str, str, str, str, str | None], dict[int, list[float]]] = {}
+    defaults = {"protocol": "", "split": "test", "pooling": None}
+    names = [field.name for field in fields(LayerSummary) if field.name != "by_layer"]
+    groups: dict[tuple[Any, ...], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if "layer" in row:
-            group = (row["task"], row.get("protocol", ""), row["metric"], row.get("split", "test"))
-            by_layer = groups.setdefault((row["model"], *group, row.get("pooling")), defaultdict(list))
-            by_layer[row["layer"]].append(row["value"])
+            groups[tuple((defaults | row)[name] for name in names)][row["layer"]].append(row["value"])
     return [
-        LayerSummary(*key, {layer: fmean(values) for layer, values in sorted(by_layer.items())})
+        LayerSummary(
+            **dict(zip(names, key, strict=True)),
+            by_layer={layer: fmean(values) for layer, values in sorted(by_layer.items())},
+        )
         for key, by_layer in groups.items()
     ]
 

@@ -86,7 +86,19 @@ def write_translator(
     folder.mkdir(parents=True, exist_ok=True)
     names = [*map(str, parse_directions(directions))]
     TRANSLATOR_INFO.write(
-        folder, TranslatorInfo(names, {}, "encoder", "pre-trained", seed, {**HYPER, **hyper}, 7, [7], {}, data)
+        folder,
+        TranslatorInfo(
+            directions=names,
+            tags={},
+            model="encoder",
+            init="pre-trained",
+            seed=seed,
+            hyperparameters={**HYPER, **hyper},
+            steps=7,
+            averaged_steps=[7],
+            training_pairs={},
+            data=data,
+        ),
     )
     save_file({"weight": torch.tensor([weight])}, folder / "model.safetensors")
     return folder

@@ -10,7 +10,7 @@ determines the data. Sentences of one step have similar lengths, so that there i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -41,6 +41,7 @@ class TranslationBatches(SupervisedBatches[np.ndarray]):
 
     source_ids: InitVar[Sequence[np.ndarray]]
     target_ids: InitVar[Sequence[np.ndarray]]
+    _: KW_ONLY
     tokens: int
     start_token: int
     pad_token: int

@@ -38,7 +38,7 @@ BATCH_MEMORY_BYTES = {"cuda": 1 << 33, "cpu": 1 << 28}
 LENGTH_FACTOR, EXTRA_TOKENS = 2, 20  # maximum length of a translation: a multiple of its source, and some more
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TranslatorInfo:
     """Contents of translator.json."""
 
