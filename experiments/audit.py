@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="xlm")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--share", type=float, default=0.25, help="proportion of damaged corpora")
-    parser.add_argument("--rate", type=float, default=0.5, help="proportion of damaged rows in a damaged corpus")
+    parser.add_argument("--proportion", type=float, default=0.5, help="proportion of damaged rows in a damaged corpus")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], dest="differences", help="setting of training, KEY=VALUE")
     parser.add_argument("--workers", type=int, default=2, help="processes that tokenize")
@@ -153,17 +153,17 @@ def _write_damaged(groups: Mapping[str, list[Row]], folder: Path, options: argpa
         if name in kinds:
             rng = random.Random(f"{options.seed}/{name}")
             if kinds[name] == "wrong":
-                rows = _misalign(rows, options.rate, rng)
+                rows = _misalign(rows, options.proportion, rng)
             else:
-                rows, _ = add_noise(rows, BitextNoise(**{kinds[name]: options.rate}), rng)
+                rows, _ = add_noise(rows, BitextNoise(**{kinds[name]: options.proportion}), rng)
         lines = "".join(f"{a}\t{b}\n" for a, b in rows)
         (folder / f"{name}.tsv").write_text(lines, encoding="utf-8", newline="\n")
     return {f"{name} {name.partition('.')[2]}": kind for name, kind in kinds.items()}  # names of corpora in the ranking
 
 
-def _misalign(rows: Sequence[Row], rate: float, rng: random.Random) -> list[Row]:
+def _misalign(rows: Sequence[Row], proportion: float, rng: random.Random) -> list[Row]:
     """Exchange the targets of some rows. Nothing is repeated, so only the meaning of these rows is wrong."""
-    chosen = rng.sample(range(len(rows)), round(rate * len(rows)))
+    chosen = rng.sample(range(len(rows)), round(proportion * len(rows)))
     wrong = [*rows]
     for row, other in zip(chosen, [*chosen[1:], chosen[0]], strict=True):
         wrong[row] = rows[row][0], rows[other][1]
@@ -195,7 +195,7 @@ def _write_results(
     file = options.results / f"{date.today()}-audit{'' if options.corpora else '-synthetic'}.json"
     facts = {"date": str(date.today()), "device": device, "torch": torch.__version__, "seconds": seconds}
     command = " ".join(Path(part).name if Path(part).is_absolute() else part for part in sys.argv[1:])
-    sizes = {"corpora": len(rankings["plain"]), "damaged": len(truth), "rate": options.rate}
+    sizes = {"corpora": len(rankings["plain"]), "damaged": len(truth), "rate": options.proportion}
     ranked = {name: [[g.name, round(g.deviation, 2), truth.get(g.name)] for g in of] for name, of in rankings.items()}
     command = f"python experiments/audit.py {command}"
     write_json(file, {**facts, "command": command, **sizes, "rows": rows, "ranked": ranked})

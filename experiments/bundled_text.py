@@ -131,7 +131,7 @@ def select_multi_way(name: str, folder: Path, out: Path, benchmarks: BenchmarkFi
         leaked = benchmarks.find(rows)
         write(out / files[code].name, ["" if number in leaked else row for number, row in enumerate(rows)])
         count, dropped = count + sum(map(bool, rows)) - len(leaked), dropped + len(leaked)
-    return Source(f"multi/{name}", f"{known.source}, {known.licence}", [*lines], count, dropped)
+    return Source(f"multi/{name}", f"{known.source}, {known.licence}", [*lines], count, in_benchmarks=dropped)
 
 
 def select_text(language: str, file: Path, out: Path, benchmarks: BenchmarkFilter) -> Source | None:
@@ -151,7 +151,7 @@ def select_text(language: str, file: Path, out: Path, benchmarks: BenchmarkFilte
     if not count:
         return None
     write(out / file.name, [line for document in kept if document for line in (*document, "")])
-    return Source(f"text/{language}", TEXTS.get(language, COMMON_VOICE), [language], count, dropped)
+    return Source(f"text/{language}", TEXTS.get(language, COMMON_VOICE), [language], count, in_benchmarks=dropped)
 
 
 def read(file: Path) -> list[str]:

@@ -132,16 +132,16 @@ def _replace_table(readme: Path, text: str, results: Mapping[str, Any]) -> str:
     order = sorted((run for run in cells if cells[run][0] is not None), key=lambda run: -(cells[run][0] or 0.0))
     recipe_of = {run: each[0]["recipe"] for run, each in by_run.items()}
     best_run = {recipe_of[run]: run for run in reversed(order)}  # of each recipe
-    shown = [run for run in order if run in (recipe_of[run], best_run[recipe_of[run]])]
-    measured = [k for k in range(len(COLUMNS)) if any(cells[run][k] is not None for run in shown)]
+    listed = [run for run in order if run in (recipe_of[run], best_run[recipe_of[run]])]
+    columns = [k for k in range(len(COLUMNS)) if any(cells[run][k] is not None for run in listed)]
     best = {}
-    for k in measured:
-        most = max(len(seeds[run][k]) for run in shown)  # a single lucky seed is not the best
-        means = [fmean(seeds[run][k]) for run in shown if len(seeds[run][k]) == most]
+    for k in columns:
+        most = max(len(seeds[run][k]) for run in listed)  # a single lucky seed is not the best
+        means = [fmean(seeds[run][k]) for run in listed if len(seeds[run][k]) == most]
         best[k] = (min if [*COLUMNS.values()][k][1] == "aer" else max)(means)
-    lines = [f"| recipe | {' | '.join([*COLUMNS][k] for k in measured)} |", f"|---|{'---|' * len(measured)}"]
-    for run in shown:
-        lines.append(f"| `{run}` | {' | '.join(_cell(seeds[run][k], best[k]) for k in measured)} |")
+    lines = [f"| recipe | {' | '.join([*COLUMNS][k] for k in columns)} |", f"|---|{'---|' * len(columns)}"]
+    for run in listed:
+        lines.append(f"| `{run}` | {' | '.join(_cell(seeds[run][k], best[k]) for k in columns)} |")
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)
     if not end:

@@ -7,10 +7,10 @@
 Pre-trains two models of one shape on the same shards for the same number of steps. Both are trained from scratch or
 initialized from one run (--init RUN). --veco RUN and --xlm RUN use finished runs instead.
 
-Then fine-tunes each initialization as one translator of all directions, with the same data, order, steps and learning
-rate: VECO, MLM+TLM (with new cross-attention), random weights, and the control. The control has random weights that
-were first trained on the bitext of the corpora for as many steps. VECO is also fine-tuned in a third of the steps with
-its own schedule, since after a third of the long schedule the learning rate is still high.
+Then fine-tunes each initialization as one translator of all directions, with equal data, order, learning rate and
+steps. They are VECO, MLM+TLM (with new cross-attention), random weights, and the control. The control has random
+weights that were first trained on the bitext of the corpora for as many steps. VECO is also fine-tuned in a third of
+the steps with its own schedule, since after a third of the long schedule the learning rate is still high.
 
 Dev BLEU is measured during training. Test BLEU uses beam 5. Skips finished runs and resumes interrupted ones: call it
 until it prints the table. Writes DATE-translators.json and .svg into --results.

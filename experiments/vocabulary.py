@@ -76,19 +76,7 @@ def main() -> None:
         for size in map(int, options.sizes.split(",")):
             for name in ("joint", "vocap"):
                 start = time.monotonic()
-                if name == "joint":
-                    scores = unigram.train(
-                        map(normalize_nfkc, join_languages(sample)), size - len(SPECIAL), options.workers
-                    )
-                    allocated: Mapping[str, int] = {}
-                else:
-                    allocation = allocate_capacity(
-                        *(sample, statistics.proportions(ALPHA), size - len(SPECIAL)),
-                        cache=Path(cache),
-                        beta=BETA,
-                        workers=options.workers,
-                    )
-                    scores, allocated = allocation.scores, allocation.sizes
+                scores, allocated = train(sample, statistics, size, Path(cache) if name == "vocap" else None, options.workers)
                 seconds = time.monotonic() - start
                 rows = measure(Vocabulary.from_scores(scores, default_charsmap()), heldout)
                 characters = sum(len(subword) == 1 for subword in scores)
@@ -117,6 +105,18 @@ def main() -> None:
         "extension": extension(sample, heldout, options.new.split(","), options.workers),
     }
     write_json(options.out / f"{date.today().isoformat()}-vocabulary.json", result)
+
+
+def train(
+    sample: Mapping[str, Sequence[str]], statistics: Any, size: int, cache: Path | None, workers: int
+) -> tuple[dict[str, float], Mapping[str, int]]:
+    """Return the scores of the subwords and the entries of each language: by VoCap with a cache, else jointly."""
+    if cache is None:
+        return unigram.train(map(normalize_nfkc, join_languages(sample)), size - len(SPECIAL), workers), {}
+    allocation = allocate_capacity(
+        *(sample, statistics.proportions(ALPHA), size - len(SPECIAL)), cache=cache, beta=BETA, workers=workers
+    )
+    return allocation.scores, allocation.sizes
 
 
 def measure(vocabulary: Vocabulary, heldout: Mapping[str, Sequence[str]]) -> dict[str, Row]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crossling.inference.sentence_encoder import Encoder
     from crossling.recipes.recipe import Recipe
 
-# What scales any recipe down to a few milliseconds a step.
+# Settings that scale any recipe down to a few milliseconds a step.
 SMALL_MODEL = [
     *("model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=32"),
     *("model.generator_layers=1", "model.max_length=64"),

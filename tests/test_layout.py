@@ -23,6 +23,31 @@ FORBIDDEN = {("model", package) for package in ("corpora", "cleaning", "sampling
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_FILE = 400  # lines
+LONGEST_FUNCTION = 60  # lines of code
+MOST_POSITIONAL = 4  # arguments of a class
+# (file, class) of calls with more. Use keywords there and remove the entry.
+POSITIONAL_CALLS = {
+    ("cli/evaluate_commands.py", "EvaluationRequest"),
+    ("data/shards.py", "TokenizedBitext"),
+    ("evaluate/bucc.py", "BuccSplit"),
+    ("evaluate/probes.py", "ProbeChange"),
+    ("finetune/finetune_scoring.py", "_TunedScoring"),
+    ("finetune/qa.py", "QAFeature"),
+    ("finetune/tagging.py", "TaggingFeature"),
+    ("finetune/training_data.py", "TrainingData"),
+    ("model/kernels/attention_op.py", "AttentionTiles"),
+    ("planning/estimate.py", "RunEstimate"),
+    ("planning/run_plan.py", "PretrainingPlan"),
+    ("report/analysis.py", "TaskScore"),
+    ("report/leaderboard.py", "Leaderboard"),
+    ("report/leaderboard.py", "LeaderboardRow"),
+    ("report/report_sections.py", "GroupHeatmap"),
+    ("report/report_sections.py", "MetricCard"),
+    ("report/runs.py", "ReportRun"),
+    ("synthetic/documents.py", "Frame"),
+    ("synthetic/language.py", "SyntheticLanguage"),
+    ("tasks/readers.py", "QAExample"),
+}
 
 
 def module_name(file: Path) -> list[str]:
@@ -138,3 +163,44 @@ def test_test_folders_mirror_the_packages() -> None:
     tests = {folder.relative_to(ROOT / "tests") for folder in (ROOT / "tests").rglob("*") if folder.is_dir()}
     extra = {folder for folder in tests - packages if "__pycache__" not in folder.parts}
     assert extra <= {Path("examples"), Path("tools"), Path("experiments")}
+
+
+def test_tests_lie_in_the_folder_of_their_module() -> None:
+    folders = {file.stem: file.parent.relative_to(PACKAGE) for file in MODULES if file.stem != "__init__"}
+    tests = {file: file.stem.removeprefix("test_") for file in (ROOT / "tests").rglob("test_*.py")}
+    scripts = {"examples", "experiments", "tools"}
+    assert not {
+        str(file.relative_to(ROOT)): str(folders[name])
+        for file, name in tests.items()
+        if name in folders and file.parent.name not in scripts and file.parent != ROOT / "tests" / folders[name]
+    }
+
+
+def lines_of_code(function: ast.FunctionDef, source: list[str]) -> int:
+    """Count the lines of a function without its signature, docstring and comments."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    lines = source[body[0].lineno - 1 : function.end_lineno] if body else []
+    return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def test_functions_are_short() -> None:
+    long = {}
+    for file in [*MODULES, *(ROOT / "examples").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")]:
+        source = file.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                long[f"{file.relative_to(ROOT)}: {node.name}"] = lines_of_code(node, source.splitlines())
+    assert not {name: lines for name, lines in long.items() if lines > LONGEST_FUNCTION}
+
+
+def test_classes_are_called_with_keywords() -> None:
+    trees = {file.relative_to(PACKAGE).as_posix(): ast.parse(file.read_text(encoding="utf-8")) for file in MODULES}
+    classes = {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    found = {
+        (file, name)
+        for file, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and len(node.args) > MOST_POSITIONAL
+        if (name := getattr(node.func, "id", getattr(node.func, "attr", ""))) in classes
+    }
+    assert found <= POSITIONAL_CALLS

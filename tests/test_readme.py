@@ -18,7 +18,7 @@ from crossling.synthetic import synth
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# What makes the README's commands short enough for a test.
+# Settings that make the README's commands short enough for a test.
 SHORTER = {
     "steps=100": "steps=3",
     "steps=50": "steps=3",

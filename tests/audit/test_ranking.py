@@ -36,7 +36,7 @@ def write(
     run.mkdir(parents=True, exist_ok=True)
     (run / "recipe.json").write_text(json.dumps({"format": 2, "recipe": recipe.dump(), "shards": "", "init": None}))
     first = dict.fromkeys(losses, 1 / len(losses))
-    rates = {name: rate * (2 if name == "opus en-sw" else 0.75) for name, rate in first.items()}
+    changed = {name: p * (2 if name == "opus en-sw" else 0.75) for name, p in first.items()}
     rows = [
         {
             "format": 2,
@@ -45,7 +45,7 @@ def write(
             "pairs": dict.fromkeys(losses, 40),
             **({"baseline": baseline} if baseline else {}),
         },
-        {"step": 3, "losses": losses, "terms": {}, "means": losses, "probabilities": rates, **more},
+        {"step": 3, "losses": losses, "terms": {}, "means": losses, "probabilities": changed, **more},
     ]
     (run / RESAMPLING_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return run

@@ -83,7 +83,7 @@ def test_unknown_name_is_refused_before_measuring(name: str, nearest: str) -> No
 
 
 def test_unknown_size_suggests_the_nearest() -> None:
-    with pytest.raises(BadInput, match="--size bas: no such size; did you mean 'base'"):
+    with pytest.raises(BadInput, match="size=bas: no such size; did you mean 'base'"):
         bench(["step"], size="bas")
 
 

@@ -99,9 +99,9 @@ def test_pretrain_measures_losses_on_other_shards(crossling: Command, shards: Sh
     completed = crossling(*command, "--validate", held, "--probe-every", "1")
     assert completed.code == 0, completed
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    measured = [row for row in rows if "probe/loss/qaa/mlm" in row]
-    assert [row["step"] for row in measured] == [0, 1, 2]
-    assert not any("probe/loss/qac" in name for name in measured[0])
+    probed = [row for row in rows if "probe/loss/qaa/mlm" in row]
+    assert [row["step"] for row in probed] == [0, 1, 2]
+    assert not any("probe/loss/qac" in name for name in probed[0])
     manifest = json.loads((held / "manifest.json").read_text())
     manifest["vocabulary"]["fingerprint"] = "another"
     (held / "manifest.json").write_text(json.dumps(manifest))

@@ -126,10 +126,10 @@ def test_one_job_needs_no_process_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shown: list[tuple[int, str]] = []
-    monkeypatch.setattr(module.Progress, "update", lambda _, done, note: shown.append((done, note)))
+    updates: list[tuple[int, str]] = []
+    monkeypatch.setattr(module.Progress, "update", lambda _, done, note: updates.append((done, note)))
     run_jobs("touch", touch_jobs(tmp_path, 3))
-    assert shown == [(1, "job 0"), (2, "job 1"), (3, "job 2")]
+    assert updates == [(1, "job 0"), (2, "job 1"), (3, "job 2")]
 
 
 # ---- several processes ---------------------------------------------------------------------------------------

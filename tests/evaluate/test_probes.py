@@ -223,7 +223,7 @@ def written(folder: Path, *rows: dict[str, float]) -> Path:
     return file
 
 
-def shown(metrics: Path) -> str:
+def rendered(metrics: Path) -> str:
     """Render the tables with colors, as on a terminal."""
     console = Console(width=100, force_terminal=True, color_system="standard", no_color=False)
     with console.capture() as captured:
@@ -256,7 +256,7 @@ def test_one_row_gives_no_changes(tmp_path: Path) -> None:
 
 
 def test_tables_have_a_row_per_language_and_mark_losses(tmp_path: Path) -> None:
-    page = shown(
+    page = rendered(
         written(
             tmp_path,
             {"step": 0, "probe/retrieval/sw": 8.0, "probe/loss/sw/mlm": 5.0, "probe/loss/sw/mrtd": 0.25},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -16,19 +15,15 @@ from crossling.data.shards import Shards
 from crossling.model.model_shape import SIZES
 from crossling.recipes import get_recipe
 from crossling.recipes.pretrain import pretrain
+from tests.load_script import ROOT, load_script
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "xlm_e_minimal.py"
+SCRIPT = ROOT / "examples" / "xlm_e_minimal.py"
 STEPS = 6
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("xlm_e_minimal", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("examples/xlm_e_minimal.py")
 
 
 def test_losses_equal_those_of_the_engine(script: ModuleType, shards: Shards, tmp_path: Path) -> None:

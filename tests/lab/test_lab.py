@@ -239,7 +239,7 @@ def test_only_some_runs(run_lab: RunLab, tmp_path: Path) -> None:
     assert states(run_lab(only=["pairs"])) == {"text-0": "not started", "pairs-0": "finished"}
     assert not (tmp_path / "lab" / "runs" / "text-0").exists()
     assert not (tmp_path / "lab" / "report.html").exists()
-    with pytest.raises(BadInput, match=r"--only pears: there is no such run in plan mine\.json; did you mean 'pairs'"):
+    with pytest.raises(BadInput, match=r"only=pears: there is no such run in plan mine\.json; did you mean 'pairs'"):
         run_lab(only=["pears"])
 
 
@@ -353,4 +353,4 @@ def test_command_reports_interruptions_and_errors(
     assert "did you mean 'synthetic'" in err
     status, _, err = crossling(*command, "--minutes", "0")
     assert status == 2
-    assert "--minutes 0: expected more than 0" in err
+    assert "minutes=0: expected more than 0" in err

@@ -129,13 +129,13 @@ def test_changed_fine_tuning_settings_are_refused(run_lab: RunLab) -> None:
 
 def test_missing_benchmark_data_is_refused_before_training(shards: Shards, synth_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "lab"
-    with pytest.raises(BadInput, match="Give --shards SHARDS and --data DATA"):
+    with pytest.raises(BadInput, match="Give `shards` and `data`"):
         lab(write_plan(tmp_path), out, shards.path)
     with pytest.raises(BadInput, match="no such folder"):
         lab(write_plan(tmp_path), out, shards.path, tmp_path / "none")
     with pytest.raises(BadInput, match="has no data for language 'qaz'"):
         lab(write_plan(tmp_path, measure={"tatoeba": ["qaz"]}, claims=[]), out, shards.path, synth_folder / "data")
-    with pytest.raises(BadInput, match=r"generates synthetic languages\. Omit --shards and --data"):
+    with pytest.raises(BadInput, match=r"generates synthetic languages\. Omit `shards` and `data`"):
         lab(write_plan(tmp_path, synthetic={}), out, shards.path, synth_folder / "data")
     assert not out.exists()
 

@@ -44,7 +44,7 @@ MANY = shards_of(1e11, 3e9)
 
 
 @pytest.fixture(autouse=True)
-def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fixed_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set the MFU to a third, independent of the bundled measurements."""
     run = ThroughputRecord(
         gpu="h200",

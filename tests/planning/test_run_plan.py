@@ -134,9 +134,9 @@ def test_infeasible_rule_has_its_error_and_a_relaxed_preview() -> None:
     assert preview(planned, "xy_lent relaxed").probabilities == pytest.approx(temperature_sampling(STAR, 0.2))
     assert planned.pairs is None
     assert {*planned.loads} == {"mrtd", "trtd"}
-    shown = planned.dump()
-    assert shown["rules"]["xy_lent"] == {"cannot": planned.rules["xy_lent"]}
-    assert "pairs" not in shown["rates"]
+    found = planned.dump()
+    assert found["rules"]["xy_lent"] == {"cannot": planned.rules["xy_lent"]}
+    assert "pairs" not in found["rates"]
 
 
 def test_relaxed_rule_of_the_recipe_is_used() -> None:
@@ -183,20 +183,20 @@ def test_focus_gets_1_minus_replay_under_every_rule(shards: Shards, full_recipe:
     assert planned.text is not None
     assert planned.text.probabilities["qac"] == pytest.approx(0.7)
     assert planned.text.probabilities == sampling_probabilities(shards, "text", chosen.sampling)
-    shown = {rule: each for rule, each in planned.rules.items() if isinstance(each, SamplingPreview)}
-    assert {"alpha", "m2m", "xy_lent"} <= {rule.split()[0] for rule in shown}
-    for each in shown.values():
+    found = {rule: each for rule, each in planned.rules.items() if isinstance(each, SamplingPreview)}
+    assert {"alpha", "m2m", "xy_lent"} <= {rule.split()[0] for rule in found}
+    for each in found.values():
         assert sum(p for pair, p in each.probabilities.items() if "qac" in pair) == pytest.approx(0.7)
 
 
 def test_table_names_the_focus(shards: Shards, full_recipe: Recipe) -> None:
-    def shown(*assignments: str) -> str:
+    def rendered(*assignments: str) -> str:
         out = StringIO()
         Console(file=out, width=200).print(*plan_tables(plan(full_recipe.set(assignments), shards)))
         return out.getvalue()
 
-    assert "; 70% for qab, qac, 30% for all others" in shown("sampling.focus=qac,qab", "sampling.replay=0.3")
-    assert "for all others" not in shown()
+    assert "; 70% for qab, qac, 30% for all others" in rendered("sampling.focus=qac,qab", "sampling.replay=0.3")
+    assert "for all others" not in rendered()
 
 
 def test_focus_without_data_is_refused(shards: Shards, full_recipe: Recipe) -> None:

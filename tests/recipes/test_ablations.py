@@ -50,8 +50,8 @@ def test_every_ablation_can_be_planned(what: str, recipe: str, difference: str, 
     planned = plan(resolved(recipe, small, "tiny"), shards)
     assert set(planned.dump()) >= {"parameters", "flops_per_token", "rates", "epochs"}
     plain = plan(get_recipe(recipe, "tiny"), shards)
-    shown = {key: planned.dump()[key] for key in ("recipe", "parameters", "flops_per_token", "rates")}
-    same = shown == {key: plain.dump()[key] for key in shown}
+    found = {key: planned.dump()[key] for key in ("recipe", "parameters", "flops_per_token", "rates")}
+    same = found == {key: plain.dump()[key] for key in found}
     assert same == ("--set" not in difference), what
 
 

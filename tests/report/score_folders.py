@@ -83,8 +83,8 @@ def tuned(home: Path, model: str, task: str, bonus: float, rng: random.Random, e
             facts |= {"low": max(0.0, value - 4), "high": min(100.0, value + 4)}
             for place, (protocol, metric) in enumerate(TUNED[task]):
                 less = value * (1 - 0.2 * place)
-                measured = {"protocol": protocol, "metric": metric, "low": less - 4, "high": less + 4}
-                rows.append(row(str(home), task, code, less, **{**facts, **measured}))
+                result = {"protocol": protocol, "metric": metric, "low": less - 4, "high": less + 4}
+                rows.append(row(str(home), task, code, less, **{**facts, **result}))
             label = "/".join(TUNED[task][0])
             found = [ExamplePrediction(str(k), "", {label: _statistics(task, hit)}) for k, hit in enumerate(right)]
             predictions.write_predictions(home / f"seed-{seed}", task=task, split=split, language=code, rows=found)

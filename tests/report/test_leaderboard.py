@@ -28,8 +28,8 @@ def retrieved(protocol: str, direction: str, by_layer: dict[int, float]) -> Rows
 
 
 def aligned(protocol: str, value: float, pairs: Sequence[str]) -> Rows:
-    measured = {"metric": "aer", "protocol": protocol, "layer": 3}
-    return [row("m", "word-alignment", pair, value, **measured) for pair in pairs]
+    result = {"metric": "aer", "protocol": protocol, "layer": 3}
+    return [row("m", "word-alignment", pair, value, **result) for pair in pairs]
 
 
 def leaderboards(rows: Rows) -> list[Leaderboard]:

@@ -211,23 +211,23 @@ def test_every_part_of_a_showcase_is_optional(folder: Path, tmp_path: Path, part
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scored_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs, the second initialized from the first, fine-tuned for two tasks with three seeds."""
     return score_folders.make_folder(tmp_path_factory.mktemp("measured"), tasks=("xnli", "tydiqa"), examples=20)
 
 
-def test_scores_of_fine_tuned_models_belong_to_their_base_model(measured: Path) -> None:
-    runs, _ = collect_runs([measured])
+def test_scores_of_fine_tuned_models_belong_to_their_base_model(scored_runs: Path) -> None:
+    runs, _ = collect_runs([scored_runs])
     assert [run.name for run in runs] == ["base", "continued"]
     assert {row["task"] for row in runs[0].rows} == {"tatoeba", "word-alignment", "xnli", "tydiqa"}
-    assert (runs[0].init, runs[1].init) == (None, str(measured / "base"))
-    apart, _ = collect_runs([measured / "base", measured / "base-xnli"])
+    assert (runs[0].init, runs[1].init) == (None, str(scored_runs / "base"))
+    apart, _ = collect_runs([scored_runs / "base", scored_runs / "base-xnli"])
     assert [run.name for run in apart] == ["base"]
     assert len(apart[0].folders) == 2
 
 
-def test_page_with_all_sections(measured: Path, tmp_path: Path) -> None:
-    page = HtmlPage(report([measured], tmp_path / "report.html").read_text(encoding="utf-8"))
+def test_page_with_all_sections(scored_runs: Path, tmp_path: Path) -> None:
+    page = HtmlPage(report([scored_runs], tmp_path / "report.html").read_text(encoding="utf-8"))
     assert page.headings == [
         *("Leaderboard", "Runs", "Training", "Layer by layer", "Task by task", "Significance"),
         *("Language families", "Languages by training data", "Before and after continued training"),
@@ -243,8 +243,8 @@ def test_page_with_all_sections(measured: Path, tmp_path: Path) -> None:
     assert "continued − base" in text
 
 
-def test_leaderboards_have_only_columns_of_the_runs(measured: Path) -> None:
-    runs, _ = collect_runs([measured])
+def test_leaderboards_have_only_columns_of_the_runs(scored_runs: Path) -> None:
+    runs, _ = collect_runs([scored_runs])
     leaderboards = {each.title: each for each in build_leaderboards(runs)}
     tuned = leaderboards["Fine-tuned on English, tested on all languages"]
     assert tuned.columns == ["TyDiQA F1 / EM", "XNLI acc."]
@@ -275,9 +275,9 @@ def test_incomplete_list_of_languages_is_marked(tmp_path: Path) -> None:
     assert "50.0 (3 of 15)" in text
 
 
-def test_markdown_alone_and_with_the_page(measured: Path, tmp_path: Path) -> None:
-    report([measured], tmp_path / "one.html")
-    assert report([measured], tmp_path / "two.md") == tmp_path / "two.md"
+def test_markdown_alone_and_with_the_page(scored_runs: Path, tmp_path: Path) -> None:
+    report([scored_runs], tmp_path / "one.html")
+    assert report([scored_runs], tmp_path / "two.md") == tmp_path / "two.md"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["one.html", "one.md", "two.md"]
     text = (tmp_path / "two.md").read_text(encoding="utf-8")
     assert text == (tmp_path / "one.md").read_text(encoding="utf-8")
@@ -290,7 +290,7 @@ def test_markdown_alone_and_with_the_page(measured: Path, tmp_path: Path) -> Non
         assert {row.count("|") for row in (head, rule, *rows)} == {head.count("|")}
     assert "| XLM-E Base | XLM-E, Table 1, as published | 62.4 / 45.7 | 76.6 |" in text
     with pytest.raises(BadInput, match=r"ends in \.html or \.md"):
-        report([measured], tmp_path / "report.pdf")
+        report([scored_runs], tmp_path / "report.pdf")
 
 
 def test_count_parameters(tmp_path: Path) -> None:

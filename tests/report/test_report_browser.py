@@ -65,9 +65,9 @@ def measure_page(page: Path, folder: Path, *options: str) -> list[dict[str, Any]
     outer.write_text(f'<meta charset="utf-8"><body>{frames}<script>{SCRIPT}</script></body>', encoding="utf-8")
     command = [str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
     command += ["--virtual-time-budget=5000", "--window-size=1400,1000", *options, "--dump-dom", outer.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    match = re.search(r'<pre id="found">(.*?)</pre>', shown, flags=re.S)
-    assert match, shown[-2000:]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    match = re.search(r'<pre id="found">(.*?)</pre>', page, flags=re.S)
+    assert match, page[-2000:]
     found: list[dict[str, Any]] = json.loads(html.unescape(match[1]))
     return found
 

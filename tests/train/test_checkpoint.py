@@ -33,7 +33,7 @@ def test_weights_and_optimizer_are_restored_and_tied_tensors_stay_tied(tmp_path:
     assert state == {"step": 3, "tokens": 17, "metrics": {"norms": [0.1]}}
     assert different(everything(fresh, fresh_optimizer), expected) == []
     assert fresh.table.weight is fresh.other.weight
-    # What comes next is the same too, to the bit.
+    # The next random numbers are the same too, to the bit.
     train(net, optimizer)
     train(fresh, fresh_optimizer)
     assert different(everything(fresh, fresh_optimizer), everything(net, optimizer)) == []

@@ -1,4 +1,4 @@
-"""The rate of every step by hand, and what is decayed."""
+"""Learning rate of every step, and weight decay."""
 
 from __future__ import annotations
 

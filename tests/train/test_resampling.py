@@ -189,7 +189,7 @@ def test_an_example_counts_once_for_any_world_size(
     task, number = acting.objectives["trtd"], next(iter(acting.evaluated.values()))
     assert 1 < task.examples_per_step(acting.batches.groups["trtd"][number].mean_length) < 5
 
-    def measured(processes: int) -> tuple[float, int]:
+    def loss_and_rows(processes: int) -> tuple[float, int]:
         loss, count = 0.0, 0
         for acting.batches.rank in range(processes):
             acting.batches.world_size = processes
@@ -201,9 +201,9 @@ def test_an_example_counts_once_for_any_world_size(
         return loss, count
 
     with torch.no_grad():
-        alone = measured(1)
+        alone = loss_and_rows(1)
         for processes in (2, 3, 5, 8):
-            assert measured(processes) == pytest.approx(alone, rel=1e-5)
+            assert loss_and_rows(processes) == pytest.approx(alone, rel=1e-5)
 
 
 def trained_with_few(shards: Path, out: Path, recipe: Recipe, tokens: int) -> None:
@@ -246,8 +246,8 @@ def test_a_resumed_run_keeps_its_baseline(
 ) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
-    measured = (uninterrupted / RESAMPLING_FILE).read_text()
-    (plain / RESAMPLING_FILE).write_text(measured)
+    log = (uninterrupted / RESAMPLING_FILE).read_text()
+    (plain / RESAMPLING_FILE).write_text(log)
     recipe = robust.set([f"dro.baseline={plain}"])
     pretrain(recipe, shards, tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patch:
@@ -256,7 +256,7 @@ def test_a_resumed_run_keeps_its_baseline(
             pretrain(recipe, shards, tmp_path / "run")
     (plain / RESAMPLING_FILE).unlink()
     if after == "changed":
-        rows = [json.loads(line) for line in measured.splitlines()]
+        rows = [json.loads(line) for line in log.splitlines()]
         rows[-1]["means"] = {name: 9.0 * number for number, name in enumerate(rows[-1]["means"])}
         (plain / RESAMPLING_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
     pretrain(recipe, shards, tmp_path / "run")

@@ -168,9 +168,9 @@ def test_a_resumed_run_has_one_row_before_the_first_step(
         with pytest.raises(RuntimeError, match="went down"):
             pretrain(full_recipe, shards, tmp_path / "run", probe=probe)
     pretrain(full_recipe, shards, tmp_path / "run", probe=probe)
-    measured = {row["step"]: row["probe/x"] for row in rows(tmp_path / "run") if "probe/x" in row}
+    probed = {row["step"]: row["probe/x"] for row in rows(tmp_path / "run") if "probe/x" in row}
     assert [row["step"] for row in rows(tmp_path / "run")] == [0, 2, 4, 6, 7]
-    assert measured == ({0: 1.0, 7: 2.0} if step == 2 else {0: 0.0, 7: 1.0})
+    assert probed == ({0: 1.0, 7: 2.0} if step == 2 else {0: 0.0, 7: 1.0})
 
 
 def test_a_probe_that_changes_modes_and_random_numbers_changes_nothing(

@@ -62,7 +62,7 @@ def test_an_excerpt_is_even_and_bounded(total: int, count: int) -> None:
 
 def test_statistics_find_clusters_that_need_a_rule(tmp_path: Path) -> None:
     corpora = folder_of(tmp_path, {"text/yo.txt": ["e\u0335\u0323 ti", "o\u0301\u0323 ni"], "text/en.txt": ["plain"]})
-    # Of its two marks only the second composes with the letter.
+    # Only the second of its two marks composes with the letter.
     assert collect_statistics(corpora).unnormalized_clusters == {"e\u0335\u0323"}
 
 

@@ -124,9 +124,8 @@ def measure_speed(recipe: Recipe, at: BenchSetup) -> Measurement:
     timing = at.time(steps)
     tokens = sum(work.tokens for work in works) / timing.seconds
     mfu = tokens * step_flops(recipe, training.shards) / at.matmul
-    return Measurement(
-        tokens, "tokens/s", timing.peak_gib, mfu, f"{at.path}, compiled" if training.compiled else at.path
-    )
+    path = f"{at.path}, compiled" if training.compiled else at.path
+    return Measurement(tokens, "tokens/s", timing.peak_gib, mfu, path=path)
 
 
 def loader_wait(recipe: Recipe, at: BenchSetup, steps: int) -> float:

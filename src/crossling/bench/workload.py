@@ -183,7 +183,7 @@ class BenchSetup:
     def of(cls, size: str | None = None, corpora: Path | None = None) -> BenchSetup:
         """Return the setup for the GPU, if there is one. [default size: base on a GPU, smaller than tiny on a CPU]"""
         if size is not None and size not in SIZES:
-            raise BadInput(f"--size {size}: no such size{suggestion(size, SIZES)}")
+            raise BadInput(f"size={size}: no such size{suggestion(size, SIZES)}")
         gpu = torch.cuda.is_available()
         size = "base" if gpu and size is None else size
         return cls(
@@ -248,7 +248,7 @@ class BenchSetup:
     def milliseconds(self, timing: Timing, operations: float) -> Measurement:
         """Return the time of work of so many FLOPs."""
         mfu = operations / timing.seconds / self.matmul
-        return Measurement(timing.seconds * 1e3, "ms", timing.peak_gib, mfu, self.path)
+        return Measurement(timing.seconds * 1e3, "ms", timing.peak_gib, mfu, path=self.path)
 
 
 @cache

@@ -204,9 +204,9 @@ class _UnitParser:
         self.file, self.pair = file, pair
         self.done: list[tuple[str, str] | SkipReason] = []
         self.unit: dict[str, str | SkipReason] = {}  # Text by language code, as written.
-        self.language = ""  # Of the current variant, if it is one of the pair.
+        self.language = ""  # of the current variant, if it is one of the pair
         self.segment: list[str] = []  # Parts of the current segment.
-        self.length = 0  # Of these parts, in characters.
+        self.length = 0  # of these parts, in characters
         self.is_text: list[bool] = []  # For every open tag: True if its content is text.
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True

@@ -111,7 +111,7 @@ def _read_scores(run: Path) -> list[BestScore]:
     name = run.resolve().name
     rows = [row for row in scores.read_scores(file) if Path(row["model"]).name == name] if file.is_file() else []
     return [
-        BestScore(best.task, best.protocol, best.metric, best.split, best.best_layer, best.best)
+        BestScore(best.task, best.protocol, best.metric, best.split, layer=best.best_layer, value=best.best)
         for best in scores.summarize_layers([*rows, *group_by_paper_list(rows)])
     ]
 

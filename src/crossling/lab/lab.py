@@ -71,7 +71,12 @@ def lab(
         try:
             inputs = prepare_inputs(out, lab_plan, shards, data)
             runs = [
-                LabRun(lab_plan, name, seed, inputs.shards[run_plan.vocab], inputs.data, out / RUNS / f"{name}-{seed}")
+                LabRun(
+                    *(lab_plan, name, seed),
+                    shards=inputs.shards[run_plan.vocab],
+                    data=inputs.data,
+                    folder=out / RUNS / f"{name}-{seed}",
+                )
                 for name, run_plan in lab_plan.runs.items()
                 for seed in lab_plan.seeds_of(name)
             ]
@@ -100,9 +105,9 @@ def lab(
 def _check_arguments(plan: LabPlan, only: Sequence[str] | None, minutes: float | None) -> None:
     for name in only or ():
         if name not in plan.runs:
-            raise BadInput(f"--only {name}: there is no such run in plan {plan.name}{suggestion(name, plan.runs)}")
+            raise BadInput(f"only={name}: there is no such run in plan {plan.name}{suggestion(name, plan.runs)}")
     if minutes is not None and not minutes > 0:
-        raise BadInput(f"--minutes {minutes:g}: expected more than 0.")
+        raise BadInput(f"minutes={minutes:g}: expected more than 0.")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise BadInput("lab: cannot run under torchrun. Start one plain process for each device.")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from crossling.core.errors import BadInput, prefix_errors, suggestion
+from crossling.core.files import check_format
 from crossling.core.settings import AT_LEAST_1, POSITIVE, check_bounds, from_dict
 from crossling.finetune.finetune_settings import finetune_grid
 from crossling.recipes import get_recipe
@@ -163,9 +164,8 @@ def read_plan(plan: str | os.PathLike[str]) -> LabPlan:
 
 def parse_plan(name: str, stored: Any, where: str) -> LabPlan:
     """Return the plan of a JSON object. Errors start with `where`."""
-    if isinstance(stored, dict) and stored.get("version") != FORMAT:
-        version = stored.get("version", "1, without a 'version'")
-        raise BadInput(f"{where}: plan of version {version}; expected {FORMAT}. Rewrite it as docs/lab.md shows.")
+    if isinstance(stored, dict):
+        check_format(f"{where}: plan", stored.get("version", 1), FORMAT, "Rewrite it as docs/lab.md shows.")
     plan_file = from_dict(PlanFile, stored, where)
     check_bounds(plan_file, where)
     plan = LabPlan(**vars(plan_file), name=name, stored=stored)

@@ -113,7 +113,7 @@ class LabRun:
             if task in self.plan.tasks and record["set"] != self._tuning(task):
                 raise BadInput(
                     f"{self.folder / task}: fine-tuned with {_format_settings(record['set'])}, but the plan has"
-                    f" {_format_settings(self._tuning(task))}. Give the first settings, or another -o folder."
+                    f" {_format_settings(self._tuning(task))}. Give the first settings, or another `out` folder."
                 )
 
     def work(self, check_time: Callable[[], None]) -> None:

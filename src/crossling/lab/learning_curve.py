@@ -47,8 +47,8 @@ def read_curve(metrics: Path) -> list[CurvePoint]:
         if VALUE in row:
             languages = {key.removeprefix(f"{VALUE}/"): row[key] for key in row if key.startswith(f"{VALUE}/")}
             # The probe before the first step has no cost.
-            tokens, seconds, flops = (row.get(key, 0) for key in ("tokens", "seconds", "flops"))
-            points.append(CurvePoint(row["step"], tokens, seconds, flops, row[VALUE], languages))
+            cost = {key: row.get(key, 0) for key in ("tokens", "seconds", "flops")}
+            points.append(CurvePoint(row["step"], **cost, value=row[VALUE], languages=languages))
     return points
 
 

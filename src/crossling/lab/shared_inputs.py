@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crossling.core.errors import BadInput
-from crossling.core.files import write_json
+from crossling.core.files import check_format, write_json
 from crossling.core.resumable import check_output_folder, lock_file
 from crossling.corpora.corpus import Corpora
 from crossling.data.shards import Shards
@@ -50,11 +50,11 @@ def prepare_inputs(
     """
     if plan.synthetic is None:
         if shards is None or data is None:
-            raise BadInput(f"plan {plan.name}: needs shards and benchmark data. Give --shards SHARDS and --data DATA.")
+            raise BadInput(f"plan {plan.name}: needs shards and benchmark data. Give `shards` and `data`.")
         inputs = SharedInputs({ALLOCATIONS[0]: Shards.open(Path(shards))}, Path(data))
         check_data(plan, Path(data))
     elif shards is not None or data is not None:
-        raise BadInput(f"plan {plan.name}: generates synthetic languages. Omit --shards and --data.")
+        raise BadInput(f"plan {plan.name}: generates synthetic languages. Omit `shards` and `data`.")
     check_output_folder(out, holds=[PLAN], command="crossling lab")
     with lock_file(out / f".{PLAN}.lock"):
         stored = _stored_inputs(out, plan)
@@ -153,7 +153,7 @@ def _check_plan(out: Path, plan: LabPlan, stored: Mapping[str, Any]) -> None:
     if changed:
         raise BadInput(
             f"{out}: started with another plan (different: {', '.join(changed)})."
-            " Give the first plan, or another -o folder."
+            " Give the first plan, or another `out` folder."
         )
 
 
@@ -162,7 +162,7 @@ def _check_shards(out: Path, shards: Mapping[str, Shards], stored: Mapping[str, 
         if stored.get(name, each.fingerprint) != each.fingerprint:
             raise BadInput(
                 f"{each.path}: shards {each.fingerprint}, but {out} was started with {stored[name]}."
-                " Give the first shards, or another -o folder."
+                " Give the first shards, or another `out` folder."
             )
 
 
@@ -172,7 +172,7 @@ def _check_files(out: Path, data: Path, files: FileSizes, stored: FileSizes) -> 
         if changed:
             raise BadInput(
                 f"{data / changed[0][0]}: the files of {task} have changed since {out} was started."
-                " Give the first data, or another -o folder."
+                " Give the first data, or another `out` folder."
             )
 
 
@@ -186,10 +186,6 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
         version = stored.get("version", 1)
         inputs = {part: dict(stored[part]) for part in parts}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(f"{file}: not the plan of a lab. Restore the file, or give another -o folder.") from None
-    if version != FORMAT:
-        raise BadInput(
-            f"{file.parent}: lab folder of version {version}; expected {FORMAT}."
-            " Start a new one with `crossling lab PLAN -o NEW_FOLDER`."
-        )
+        raise BadInput(f"{file}: not the plan of a lab. Restore the file, or give another `out` folder.") from None
+    check_format(f"{file.parent}: lab folder", version, FORMAT, "Start a new one with `crossling lab PLAN -o NEW_FOLDER`.")
     return inputs

@@ -92,10 +92,10 @@ def scatter_charts(runs: Sequence[ReportRun]) -> list[ScatterPlot]:
             ("parameters", sizes, _published_sizes(column)),
             ("training FLOPs, counted as in the papers", costs, _published_costs(column)),
         ):
-            measured = [Dot(run.name, x, score, colour=run.colour) for run, x, score in points if x]
-            if measured and len(measured) + len(published) >= MIN_DOTS:
+            dots = [Dot(run.name, x, score, colour=run.colour) for run, x, score in points if x]
+            if dots and len(dots) + len(published) >= MIN_DOTS:
                 title = f"{name} by {x_label.partition(',')[0]}"
-                plots.append(ScatterPlot(title, x_label, f"{name}, %", [*measured, *published]))
+                plots.append(ScatterPlot(title, x_label, f"{name}, %", [*dots, *published]))
     return plots
 
 

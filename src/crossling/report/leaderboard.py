@@ -265,8 +265,8 @@ def _alignment_cell(scores: Sequence[TaskScore]) -> LeaderboardCell:
     for score in scores:
         pairs = {"-".join(sorted(code.split("-"))): spread for code, spread in score.languages.items()}
         scored = [pairs[pair] for pair in ALIGNMENT_PAIRS if pair in pairs]
-        measured = score.measure.metric, score.measure.protocol, score.measure.split
-        if measured == ("aer", PROTOCOLS["ot"], "test") and scored:
+        found = score.measure.metric, score.measure.protocol, score.measure.split
+        if found == ("aer", PROTOCOLS["ot"], "test") and scored:
             part = "" if len(scored) == len(ALIGNMENT_PAIRS) else f" ({len(scored)} of {len(ALIGNMENT_PAIRS)})"
             return LeaderboardCell(
                 f"{fmean(spread.mean for spread in scored):.1f}",

@@ -58,9 +58,9 @@ class PublishedRow:
         """Return the scores by language, including lists of languages (tatoeba-14). Tables of averages have none."""
         scores = {}
         for column, value in self.values.items():
-            name, measured, language, *way = (*column.split("/"), "")[:4]
+            name, found, language, *way = (*column.split("/"), "")[:4]
             same = name == task or (name.startswith(f"{task}-") and name[len(task) + 1 :].isdigit())
-            if same and measured == metric and not language.startswith("mean") and (way[0] or None) == direction:
+            if same and found == metric and not language.startswith("mean") and (way[0] or None) == direction:
                 scores[language] = value
         return scores
 

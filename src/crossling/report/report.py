@@ -22,7 +22,7 @@ from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, template_environment
 from crossling.core.progress import format_duration
 from crossling.evaluate.significance import ModelPredictions, compare_models
-from crossling.report import sections
+from crossling.report import report_sections
 from crossling.report.analysis import TITLES, TRAINING_DATA_GROUPS
 from crossling.report.charts import PALETTE, alignment_grid
 from crossling.report.curves import layer_charts, scatter_charts, training_charts
@@ -99,12 +99,12 @@ def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
         "leaderboards": leaderboards,
         "footnotes": Footnotes(),
         "papers": paper_citations() if leaderboards else {},
-        "tasks": sections.task_sections(runs),
-        "families": sections.family_heatmaps(runs),
-        "cross_lingual_qa": sections.cross_lingual_qa(runs),
-        "training_data": sections.training_data_rows(runs),
+        "tasks": report_sections.task_sections(runs),
+        "families": report_sections.family_heatmaps(runs),
+        "cross_lingual_qa": report_sections.cross_lingual_qa(runs),
+        "training_data": report_sections.training_data_rows(runs),
         "training_data_groups": TRAINING_DATA_GROUPS,
-        "continued_training": sections.continued_training(runs),
+        "continued_training": report_sections.continued_training(runs),
         "comparisons": compare_models([_predictions(run) for run in runs]),
         "titles": TITLES,
         "scatter_charts": scatter_charts(runs),

@@ -125,7 +125,7 @@ class ReportRun:
             for each in summarize_layers(self.rows)
             if (each.task, each.metric, each.split) == (task, metric, "test") and each.protocol != PLUG_IN
         ]
-        # Of several alignment methods, prefer the one that the papers use.
+        # Prefer, of several alignment methods, the one that the papers use.
         return max(candidates, key=lambda each: (each.protocol == PROTOCOLS["ot"], len(each.by_layer)), default=None)
 
     def _rows(self, measure: LayerSummary | None) -> list[ScoreRow]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from argparse import Namespace
 from pathlib import Path
@@ -10,18 +9,14 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent.parent / "experiments" / "audit.py"
+from tests.load_script import load_script
+
 TRUTH = {"a": "wrong", "b": "many_to_one", "c": "copies", "d": "near_duplicates"}
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("audit_script", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("experiments/audit.py")
 
 
 def rank_scores(names: str) -> dict[str, float]:
@@ -82,7 +77,7 @@ def test_each_kind_damages_as_many_corpora_and_others_are_unchanged(script: Modu
         f"set{number}.en-de": [(f"one two {row} {number}", f"eins zwei {row} {number}") for row in range(20)]
         for number in range(33)
     }
-    truth = script._write_damaged(groups, tmp_path / "pairs", Namespace(seed=0, share=0.25, rate=0.5))
+    truth = script._write_damaged(groups, tmp_path / "pairs", Namespace(seed=0, share=0.25, proportion=0.5))
     assert sorted(truth.values()) == sorted(2 * script.KINDS)
     for name, rows in groups.items():
         written = (tmp_path / "pairs" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()

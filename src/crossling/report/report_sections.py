@@ -113,12 +113,12 @@ def task_sections(runs: Sequence[ReportRun]) -> list[TaskSection]:
         lists_or_pairs = measure.task.startswith("tatoeba") and (measure.task != "tatoeba" or not measure.direction)
         if measure.metric is not QA_MEAN and not lists_or_pairs:
             measures.setdefault((measure.task, measure.direction), []).append(measure)
-    sections = []
+    found = []
     for task, direction in sorted(measures, key=lambda key: [*TITLES, key[0]].index(key[0])):
         cards = sorted((_card(measure, runs) for measure in measures[task, direction]), key=_rank)
         title = TITLES.get(task, task) + (f" {direction.replace('-', '→')}" if direction else "")
-        sections.append(TaskSection(title, cards))
-    return sections
+        found.append(TaskSection(title, cards))
+    return found
 
 
 def _rank(card: MetricCard) -> tuple[bool, bool]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
+from tests.load_script import load_script
 
-SCRIPT = Path(__file__).parent.parent.parent / "experiments" / "sentences.py"
-_spec = importlib.util.spec_from_file_location("sentences_script", SCRIPT)
-assert _spec is not None
-assert _spec.loader is not None
-script: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(script)
+script: Any = load_script("experiments/sentences.py")
 
 TEXTS = st.lists(
     st.sampled_from(["So it is now. ", "Never ever! ", "Who knows ", "是的。", "हाँ। ", "…", "'Go.' ", ""]), max_size=6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "publish.py"
+from tests.load_script import ROOT, load_script
+
 AROUND = "# before\n<!-- papers: made by experiments/publish.py -->\n| old |\n<!-- until here -->\nafter\n"
 
 Results = dict[str, Any]
@@ -63,12 +63,7 @@ Publish = Callable[..., Ended]
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("publish", SCRIPT)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("experiments/publish.py")
 
 
 @pytest.fixture
@@ -188,7 +183,7 @@ def test_errors_are_one_line_and_change_nothing(publish: Publish, tmp_path: Path
 
 
 def test_page_of_this_repository_is_up_to_date(publish: Publish, tmp_path: Path) -> None:
-    ours = SCRIPT.parent.parent
+    ours = ROOT
     root = tmp_path / "root"
     (root / "experiments" / "results").mkdir(parents=True)
     for file in (ours / "experiments" / "results").glob("*-lab-*.json"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import lzma
 import shutil
@@ -23,21 +22,14 @@ from crossling.inference.pooling import normalize_vectors
 from crossling.recipes import get_recipe
 from crossling.recipes.pretrain import pretrain as train
 from crossling.vocabulary.build_vocabulary import vocab
+from tests.load_script import load_script
 
-SCRIPT = Path(__file__).parent.parent.parent / "experiments" / "bundled_model.py"
 LEAK = "the benchmark has this very sentence about a lighthouse"
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_script", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["build_script"] = importlib.util.module_from_spec(spec)  # dataclasses look up their module
-    sys.path.insert(0, str(SCRIPT.parent))  # a script imports files beside it
-    spec.loader.exec_module(module)
-    sys.path.remove(str(SCRIPT.parent))
-    return module
+    return load_script("experiments/bundled_model.py")
 
 
 def text_of(script: ModuleType) -> ModuleType:
@@ -229,9 +221,12 @@ def test_too_large_model_is_refused(
 
 
 def test_run_with_other_training_data_is_refused(
-    script: ModuleType, made: BuildInputs, run: Path, shards: Shards, tmp_path: Path
+    script: ModuleType, made: BuildInputs, shards: Shards, small_model: list[str], tmp_path: Path
 ) -> None:
     """A run of synthetic languages, with its own shards and with others."""
+    run = tmp_path / "run"
+    scaled = ["mlm.length=32", "mlm.tokens=128", "steps=2", "optimizer.warmup=0"]
+    train(get_recipe("xlm_r", "tiny").set([*small_model, *scaled]), shards, run)
     with pytest.raises(BadInput, match="was not tokenized from"):
         script.build(run, shards.path, made.corpora, made.data, tmp_path / "model", 2)
     with pytest.raises(BadInput, match=r"run: trained on shards \w+, but .*shards is \w+. Give the shards of the run"):

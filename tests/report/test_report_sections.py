@@ -7,8 +7,8 @@ from crossling.report.analysis import LANGUAGES
 from crossling.report.curves import scatter_charts, training_charts
 from crossling.report.leaderboard import build_leaderboards
 from crossling.report.published import published_rows, published_table
+from crossling.report.report_sections import MetricCard, task_sections
 from crossling.report.runs import ReportRun
-from crossling.report.sections import MetricCard, task_sections
 from crossling.tasks.metrics import METRICS
 from crossling.tasks.registry import DATASETS
 
@@ -91,10 +91,10 @@ def test_every_table_is_shown_or_documented_as_not_shown() -> None:
     rows += [row("m", "bucc2018", code, 50.0, metric="f1", **at) for code in LANGUAGES["bucc2018"]]
     rows += [row("m", "word-alignment", "de-en", 50.0, metric="aer", protocol="xlm-align-ot", layer=8)]
     run = ReportRun(name="m", rows=rows, parameters=10**8, cost={"flops": {"paper": 1e20}})
-    shown = {reference for card in cards(rows) for _, reference in published_scores(card)}
-    shown |= {each.reference for leaderboard in build_leaderboards([run]) for each in leaderboard.published}
-    shown |= {dot.reference for plot in scatter_charts([run]) for dot in plot.dots}
-    assert {each.reference for each in published_rows()} - shown == NOT_SHOWN
+    references = {reference for card in cards(rows) for _, reference in published_scores(card)}
+    references |= {each.reference for leaderboard in build_leaderboards([run]) for each in leaderboard.published}
+    references |= {dot.reference for plot in scatter_charts([run]) for dot in plot.dots}
+    assert {each.reference for each in published_rows()} - references == NOT_SHOWN
     text = " ".join(DOCS.read_text(encoding="utf-8").split())
     assert all(reference in text for reference in NOT_SHOWN)
 
