@@ -76,7 +76,9 @@ def main() -> None:
         for size in map(int, options.sizes.split(",")):
             for name in ("joint", "vocap"):
                 start = time.monotonic()
-                scores, allocated = train(sample, statistics, size, Path(cache) if name == "vocap" else None, options.workers)
+                scores, allocated = train(
+                    sample, statistics, size, Path(cache) if name == "vocap" else None, options.workers
+                )
                 seconds = time.monotonic() - start
                 rows = measure(Vocabulary.from_scores(scores, default_charsmap()), heldout)
                 characters = sum(len(subword) == 1 for subword in scores)

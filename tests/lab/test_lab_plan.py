@@ -225,5 +225,5 @@ def test_claim_about_one_run_is_refused(tmp_path: Path) -> None:
 def test_plan_of_another_version_is_refused(version: int | None, tmp_path: Path) -> None:
     plan = {key: value for key, value in tiny_plan(version=version).items() if value is not None or key != "version"}
     (tmp_path / "old.json").write_text(json.dumps(plan), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"old\.json: plan of version .*; expected 2\. Rewrite it as docs/lab\.md shows"):
+    with pytest.raises(BadInput, match=r"old\.json: plan: format version .*, expected 2\. Rewrite it as docs"):
         read_plan(tmp_path / "old.json")

@@ -181,6 +181,6 @@ def test_lab_folder_of_another_version_is_refused(run_lab: RunLab, tmp_path: Pat
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "plan.json").write_text('{"plan": {}, "shards": {}, "data": {}}', encoding="utf-8")
     with pytest.raises(
-        BadInput, match=r"lab: lab folder of version 1; expected 2\. Start a new one with `crossling lab"
+        BadInput, match=r"lab: lab folder: format version 1, expected 2\. Start a new one with `crossling lab"
     ):
         run_lab()

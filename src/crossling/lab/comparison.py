@@ -77,8 +77,8 @@ def compare_scores(where: str, better: Scores, worse: Scores, lower_is_better: b
     low, high = _interval(better_SL, worse_SL) if len(languages) >= MIN_LANGUAGES else (None, None)
     difference = float(better_SL.mean() - worse_SL.mean())
     kind = "pairs" if all("-" in code for code in languages) else "languages"
-    seeds = min(len(better), len(worse))
-    return ClaimStatus(where, difference, low, high, languages=len(languages), kind=kind, seeds=seeds)
+    fewest = min(len(better), len(worse))
+    return ClaimStatus(where, difference, low, high, languages=len(languages), kind=kind, seeds=fewest)
 
 
 def _interval(better_SL: np.ndarray, worse_SL: np.ndarray) -> tuple[float, float]:

@@ -187,5 +187,7 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
         inputs = {part: dict(stored[part]) for part in parts}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(f"{file}: not the plan of a lab. Restore the file, or give another `out` folder.") from None
-    check_format(f"{file.parent}: lab folder", version, FORMAT, "Start a new one with `crossling lab PLAN -o NEW_FOLDER`.")
+    check_format(
+        f"{file.parent}: lab folder", version, FORMAT, "Start a new one with `crossling lab PLAN -o NEW_FOLDER`."
+    )
     return inputs
