@@ -201,7 +201,7 @@ def test_vocabulary_equals_that_of_the_run(train: Train, lines: list[str], tmp_p
 @pytest.mark.parametrize("name", ["xlm_r", "infoxlm"])
 def test_export_as_xlm_r(name: str, train: Train, lines: list[str], tmp_path: Path) -> None:
     run = train(name)
-    folder = export(run, tmp_path / "exported", family="xlm-roberta")
+    folder = export(run, tmp_path / "exported", as_="xlm-roberta")
     root, inputs = load_model(folder, AutoModelForMaskedLM), make_batch(folder, lines)
     assert isinstance(root, XLMRobertaForMaskedLM)
     assert_equal_except_padding(logits(root, inputs), mlm_logits(load_run(run), inputs), inputs)
@@ -213,7 +213,7 @@ def test_export_as_xlm_r(name: str, train: Train, lines: list[str], tmp_path: Pa
 
 def test_export_of_a_discriminator_as_electra(train: Train, lines: list[str], tmp_path: Path) -> None:
     run = train("xlm_e", "model.relative=false", "model.token_table=gdes")
-    folder = export(run, tmp_path / "exported", family="xlm-roberta")
+    folder = export(run, tmp_path / "exported", as_="xlm-roberta")
     net, inputs = load_run(run), make_batch(folder, lines)
     root, generator = (
         load_model(folder, AutoModelForPreTraining),

@@ -115,7 +115,7 @@ def test_card_shows_how_to_load_the_folder(train: Train, tmp_path: Path) -> None
     assert "`AutoModelForPreTraining` has the replaced token detection head" in plain
     assert "trust_remote_code" not in plain
     assert "trust_remote_code=True" in card(train("xlm_e"), standalone=True)
-    masked = card(train("xlm_r"), family="xlm-roberta")
+    masked = card(train("xlm_r"), as_="xlm-roberta")
     assert 'pipeline("fill-mask", model="model")' in masked
     assert "With transformers, without crossling" in masked
     assert "AutoModelForPreTraining" not in masked

@@ -194,4 +194,4 @@ def export(
 
     A small file: crossling export run -o exported --precision int8 --layers 6
     """
-    print(xl.export(run, out, standalone=standalone, family=as_, precision=precision, layers=layers))
+    print(xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers))

@@ -89,7 +89,7 @@ def export(
     out: str | os.PathLike[str],
     *,
     standalone: bool = False,
-    family: str = "crossling",
+    as_: str = "crossling",
     precision: str = "single",
     layers: int | None = None,
 ) -> Path:
@@ -102,7 +102,7 @@ def export(
         run: Run folder of `pretrain`.
         out: Folder to write. It may contain an earlier export.
         standalone: Add the model code, so that transformers can load the folder without crossling.
-        family: `crossling`, or `xlm-roberta` for a model of its architecture, which transformers knows without
+        as_: `crossling`, or `xlm-roberta` for a model of its architecture, which transformers knows without
             crossling. With a replaced token detection head it becomes ELECTRA's discriminator.
         precision: Precision of the weights in the file: `single` (fp32), `half` (fp16), or `int8` with about a quarter
             of the size.
@@ -120,17 +120,17 @@ def export(
     """
     run, out = Path(run), Path(out)
     precision = PRECISION_ALIASES.get(precision, precision)
-    _check_options(run, out, standalone, family, precision)
+    _check_options(run, out, standalone, as_, precision)
     net, vocabulary, summary = load_run(run), Vocabulary.load(run / "vocab"), summarize_run(run)
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
-    models, config = build_models(net, family, truncated), truncated or net.encoder.config
+    models, config = build_models(net, as_, truncated), truncated or net.encoder.config
     if precision == "int8":
         _check_finite(models, run)
     with atomic_folder(out) as folder:
         for name, model in models.items():
             _write_model(folder / name, model, standalone, precision)
             _write_tokenizer(folder / name, vocabulary, config.max_position_embeddings)
-        _write_sentence_transformer(folder, config, family)
+        _write_sentence_transformer(folder, config, as_)
         text = render_model_card(
             out.resolve().name,
             summary,
@@ -138,7 +138,7 @@ def export(
             config=config,
             models=models,
             standalone=standalone,
-            family=family,
+            family=as_,
             precision=precision,
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
