@@ -46,6 +46,14 @@ def test_adapt_encoder(run: Path, synth_folder: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "vocab" / "vocab.json").read_text())["size"] > 400
 
 
+def test_evaluate_encoder_prints_a_line_per_task(
+    run: Path, synth_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["evaluate", str(run), "--data", str(synth_folder / "data")])
+    load_script("evaluate_encoder").main()
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["tatoeba", "word-alignment"]
+
+
 def test_evaluate_encoder(run: Path, synth_folder: Path) -> None:
     script = load_script("evaluate_encoder")
     for task in script.METRICS:
@@ -54,12 +62,16 @@ def test_evaluate_encoder(run: Path, synth_folder: Path) -> None:
         assert all(0 <= mean <= 100 for mean in means.values())
 
 
-def test_mine_bitext(run: Path, synth_folder: Path, tmp_path: Path) -> None:
-    files = [synth_folder / "data" / "tatoeba" / "v1" / f"tatoeba.qaa-qab.{code}" for code in ("qaa", "qab")]
-    found = load_script("mine_bitext").mine(str(run), *files, tmp_path / "mined.tsv", 0.0)
-    lines = (tmp_path / "mined.tsv").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == found > 0
-    assert all(len(line.split("\t")) == 3 for line in lines)
+def test_mine_bitext(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "mined.tsv"
+    for sentences in (["a b", "c\td"], ["e f g", "h i"]):  # the second call mines the new files
+        for name in ("one", "two"):
+            (tmp_path / name).write_text("\n".join(sentences) + "\n", encoding="utf-8")
+        files = [str(tmp_path / name) for name in ("one", "two")]
+        monkeypatch.setattr("sys.argv", ["mine", *files, "-o", str(out), "--model", str(run), "--threshold", "0"])
+        load_script("mine_bitext").main()
+        pairs = {tuple(line.split("\t")[1:]) for line in out.read_text(encoding="utf-8").splitlines()}
+        assert pairs == {(sentence.replace("\t", " "),) * 2 for sentence in sentences}
 
 
 def test_translate(run: Path, synth_folder: Path, tmp_path: Path) -> None:
