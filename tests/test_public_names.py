@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -16,6 +17,8 @@ import crossling
 NAMES = [
     *("BadInput", "BitextNoise", "Corpora", "Encoder", "ExampleCounts", "Failed", "InitialModel", "Interrupted"),
     *("Recipe", "Rules", "Shards", "Share", "Translator", "TunedModel", "Vocabulary"),
+    *("CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "XLCo", "ModelShape", "OptimizerSettings", "Sampling"),
+    *("ClassificationExample", "MinedPair", "QAExample", "TaggingExample"),
     *("align", "audit", "bench", "check", "clean", "demo", "encode_file", "evaluate", "export", "finetune", "lab"),
     *("load", "mine", "plan", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
 ]
@@ -53,6 +56,43 @@ def test_public_names_have_google_docstrings_with_an_example(name: str) -> None:
             assert re.search(rf"^    \**{parameter.name}\b.*:", documentation, re.MULTILINE), parameter.name
         if inspect.signature(value).return_annotation not in (None, "None"):
             assert "Returns:\n" in documentation or "Yields:\n" in documentation
+
+
+def public_methods(value: type) -> dict[str, Callable[..., object]]:
+    """Return the methods that a class defines itself."""
+    members = {name: getattr(member, "__func__", member) for name, member in vars(value).items() if name[0] != "_"}
+    return {name: member for name, member in members.items() if inspect.isfunction(member)}
+
+
+# Methods without an example, and methods that raise BadInput without a Raises. Shrink them.
+NO_EXAMPLE = {"Encoder.check_cross_attention", "Encoder.fingerprint", "Encoder.resolve_layer", "Recipe.stream_steps"}
+NO_RAISES = {"Encoder.check_cross_attention", "Encoder.resolve_layer"}
+OBJECTIVES = {"CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "XLCo"}  # their methods are for the trainer
+SETTINGS = {"ModelShape", "OptimizerSettings", "Sampling"}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name[0].isupper()])
+def test_methods_of_public_classes_are_documented(name: str) -> None:
+    for method, function in public_methods(getattr(crossling, name)).items():
+        full, documentation = f"{name}.{method}", inspect.getdoc(function) or ""
+        if name not in OBJECTIVES:
+            assert documentation, f"{full} has no docstring"
+        if name not in OBJECTIVES | SETTINGS and full not in NO_EXAMPLE:
+            assert "Example" in documentation, f"{full} has no example"
+        if "raise BadInput" in inspect.getsource(function) and full not in NO_RAISES:
+            assert "Raises:\n" in documentation, f"{full} raises BadInput"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name[0].islower()])
+def test_functions_document_bad_input(name: str) -> None:
+    function = getattr(crossling, name)
+    if "raise BadInput" in inspect.getsource(function):
+        assert "Raises:\n" in (inspect.getdoc(function) or "")
+
+
+@pytest.mark.parametrize("name", sorted(crossling.recipes.RECIPES))
+def test_recipes_are_documented(name: str) -> None:
+    assert inspect.getdoc(getattr(crossling.recipes, name))
 
 
 def test_recipes_is_the_package() -> None:

@@ -43,36 +43,64 @@ if _TYPE_CHECKING:
     from crossling.inference.align_file import align as align
     from crossling.inference.encode_file import encode_file as encode_file
     from crossling.inference.load import load as load
+    from crossling.inference.mining import MinedPair as MinedPair
     from crossling.inference.mining import mine as mine
     from crossling.inference.sentence_encoder import Encoder as Encoder
     from crossling.lab.lab import lab as lab
+    from crossling.model.model_shape import ModelShape as ModelShape
+    from crossling.objectives.ca_mlm import CAMLM as CAMLM
+    from crossling.objectives.ca_mlm import CATLM as CATLM
+    from crossling.objectives.contrastive import XLCo as XLCo
+    from crossling.objectives.mlm import MLM as MLM
+    from crossling.objectives.mlm import TLM as TLM
+    from crossling.objectives.rtd import MRTD as MRTD
+    from crossling.objectives.rtd import TRTD as TRTD
     from crossling.planning import plan as plan
     from crossling.pretraining import pretrain as pretrain
     from crossling.recipes.initial_model import InitialModel as InitialModel
     from crossling.recipes.recipe import Recipe as Recipe
     from crossling.report.report import report as report
+    from crossling.sampling.sampling_settings import Sampling as Sampling
     from crossling.synthetic.corpus_files import BitextNoise as BitextNoise
     from crossling.synthetic.generate import synth as synth
     from crossling.synthetic.task_folders import ExampleCounts as ExampleCounts
+    from crossling.tasks.examples import ClassificationExample as ClassificationExample
+    from crossling.tasks.examples import QAExample as QAExample
+    from crossling.tasks.examples import TaggingExample as TaggingExample
+    from crossling.train.optimizer import OptimizerSettings as OptimizerSettings
     from crossling.vocabulary.build_vocabulary import vocab as vocab
     from crossling.vocabulary.vocabulary import Vocabulary as Vocabulary
 
 _HOMES = {
     "BadInput": "core.errors",
     "BitextNoise": "synthetic.corpus_files",
+    "CAMLM": "objectives.ca_mlm",
+    "CATLM": "objectives.ca_mlm",
+    "ClassificationExample": "tasks.examples",
     "Corpora": "corpora.corpus",
     "Encoder": "inference.sentence_encoder",
     "ExampleCounts": "synthetic.task_folders",
     "Failed": "core.errors",
     "InitialModel": "recipes.initial_model",
     "Interrupted": "core.errors",
+    "MLM": "objectives.mlm",
+    "MRTD": "objectives.rtd",
+    "MinedPair": "inference.mining",
+    "ModelShape": "model.model_shape",
+    "OptimizerSettings": "train.optimizer",
+    "QAExample": "tasks.examples",
     "Recipe": "recipes.recipe",
     "Rules": "cleaning.rules",
+    "Sampling": "sampling.sampling_settings",
     "Shards": "data.shards",
     "Share": "core.jobs",
+    "TLM": "objectives.mlm",
+    "TRTD": "objectives.rtd",
+    "TaggingExample": "tasks.examples",
     "Translator": "finetune.translation.translator",
     "TunedModel": "finetune.tuned_model",
     "Vocabulary": "vocabulary.vocabulary",
+    "XLCo": "objectives.contrastive",
     "align": "inference.align_file",
     "audit": "audit",
     "bench": "bench",

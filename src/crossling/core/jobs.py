@@ -56,14 +56,31 @@ class Share:
 
     @classmethod
     def parse(cls, text: str) -> Share:
-        """Parse `I/N`, such as 3/16."""
+        """Parse `I/N`, such as 3/16.
+
+        Args:
+            text: Number of the share, and how many there are.
+
+        Raises:
+            BadInput: If it is not `I/N` with I from 1 to N.
+
+        Example:
+            >>> crossling.Share.parse("3/16")
+        """
         match = re.fullmatch(r"(\d+)/(\d+)", text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise BadInput(f"share={text}: expected I/N with I from 1 to N, such as 3/16.")
         return cls(int(match[1]), int(match[2]))
 
     def select(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return the jobs of this share."""
+        """Return the jobs of this share.
+
+        Args:
+            jobs: All jobs, in the same order in every share.
+
+        Example:
+            >>> crossling.Share.parse("1/2").select(jobs)
+        """
         return list(jobs[self.number - 1 :: self.of])
 
 

@@ -145,7 +145,11 @@ MARGINS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class MinedPair:
-    """Two sentences that probably are translations, with their margin score."""
+    """Two sentences that probably are translations, with their margin score.
+
+    Example:
+        >>> pair = crossling.MinedPair(1.2, "ein Satz", "a sentence")
+    """
 
     score: float
     source: str

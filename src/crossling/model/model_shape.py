@@ -26,7 +26,11 @@ CONFIG_NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """Architecture in a recipe. The vocabulary size comes from the shards."""
+    """Architecture in a recipe. The vocabulary size comes from the shards.
+
+    Example:
+        >>> shape = crossling.ModelShape(layers=6, width=384, heads=6, feed_forward=1536)
+    """
 
     layers: Annotated[int, AT_LEAST_1]
     width: Annotated[int, AT_LEAST_1]

@@ -34,7 +34,11 @@ from crossling.vocabulary.vocabulary import EOS
 
 @dataclass(frozen=True, kw_only=True)
 class CAMLM(MLM):
-    """Cross-attention MLM on two adjacent segments of a document."""
+    """Cross-attention MLM on two adjacent segments of a document.
+
+    Example:
+        >>> objective = crossling.CAMLM(rate=0.15)
+    """
 
     term: ClassVar[str] = "ca_mlm"
 
@@ -106,7 +110,11 @@ class CAMLM(MLM):
 
 @dataclass(frozen=True, kw_only=True)
 class CATLM(CAMLM):
-    """Cross-attention MLM on the two sides of a translation pair."""
+    """Cross-attention MLM on the two sides of a translation pair.
+
+    Example:
+        >>> objective = crossling.CATLM(rate=0.25)
+    """
 
     stream: ClassVar[Stream] = "pairs"
     term: ClassVar[str] = "ca_tlm"

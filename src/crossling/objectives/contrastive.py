@@ -49,7 +49,11 @@ TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
 
 @dataclass(frozen=True, kw_only=True)
 class XLCo(PretrainingObjective):
-    """Contrastive learning on the two sides of translation pairs."""
+    """Contrastive learning on the two sides of translation pairs.
+
+    Example:
+        >>> objective = crossling.XLCo(pairs=256, queue=4096)
+    """
 
     stream: ClassVar[Stream] = "pairs"
 

@@ -38,7 +38,11 @@ from crossling.vocabulary.vocabulary import BOS, EOS, UNK
 
 @dataclass(frozen=True, kw_only=True)
 class MLM(PretrainingObjective):
-    """Masked language modelling on blocks of text."""
+    """Masked language modelling on blocks of text.
+
+    Example:
+        >>> objective = crossling.MLM(rate=0.15, tokens=4096, length=128)
+    """
 
     stream: ClassVar[Stream] = "text"
     term: ClassVar[str] = "mlm"
@@ -105,7 +109,11 @@ class MLM(PretrainingObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class TLM(MLM):
-    """Translation language modelling: MLM on joined translation pairs."""
+    """Translation language modelling: MLM on joined translation pairs.
+
+    Example:
+        >>> objective = crossling.TLM(rate=0.15, tokens=4096, length=128)
+    """
 
     stream: ClassVar[Stream] = "pairs"
     term: ClassVar[str] = "tlm"

@@ -36,7 +36,11 @@ from crossling.objectives.objective import ModuleBuilders, Network, PretrainingO
 
 @dataclass(frozen=True, kw_only=True)
 class MRTD(PretrainingObjective):
-    """Multilingual replaced token detection on blocks of text."""
+    """Multilingual replaced token detection on blocks of text.
+
+    Example:
+        >>> objective = crossling.MRTD(rate=0.15, lambda_=50.0)
+    """
 
     stream: ClassVar[Stream] = "text"
     generator_term: ClassVar[str] = "mlm"
@@ -122,7 +126,11 @@ class MRTD(PretrainingObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class TRTD(MRTD):
-    """Translation replaced token detection: MRTD on joined translation pairs."""
+    """Translation replaced token detection: MRTD on joined translation pairs.
+
+    Example:
+        >>> objective = crossling.TRTD(rate=0.15, lambda_=50.0)
+    """
 
     stream: ClassVar[Stream] = "pairs"
     generator_term: ClassVar[str] = "tlm"

@@ -37,6 +37,9 @@ class Sampling:
         relax: For m2m and xy_lent: use the closest feasible marginals if the pairs do not allow the exact ones.
         focus: Languages to adapt a model to, as codes separated by commas. Pairs with one of them belong to the focus.
         replay: With a focus, the probability of all other languages together, against forgetting.
+
+    Example:
+        >>> sampling = crossling.Sampling(text_alpha=0.7, pair_rule="m2m")
     """
 
     text_alpha: Annotated[float, PROBABILITY] = 0.7

@@ -50,7 +50,15 @@ class ExampleCounts:
 
     @classmethod
     def plan(cls, sentences: int) -> ExampleCounts:
-        """Return a tenth, a hundredth and a fiftieth of the number of sentences."""
+        """Return a tenth, a hundredth and a fiftieth of the number of sentences.
+
+        Args:
+            sentences: Monolingual sentences of the largest language.
+
+        Example:
+            >>> crossling.ExampleCounts.plan(20_000).train
+            2000
+        """
         counts = {"train": sentences // 10, "dev": sentences // 100, "test": sentences // 50}
         return cls(**{split: max(minimum, counts[split]) for split, minimum in MIN_EXAMPLES.items()})
 

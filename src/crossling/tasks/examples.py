@@ -7,7 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 
 @dataclass(frozen=True)
 class ClassificationExample:
-    """One text or a pair of texts with its class, or with a number for regression."""
+    """One text or a pair of texts with its class, or with a number for regression.
+
+    Example:
+        >>> example = crossling.ClassificationExample("1", ("It rains.", "It is wet."), label=None)
+    """
 
     id: str
     texts: tuple[str, ...]
@@ -17,7 +21,11 @@ class ClassificationExample:
 
 @dataclass(frozen=True)
 class TaggingExample:
-    """The words of a sentence with their tags."""
+    """The words of a sentence with their tags.
+
+    Example:
+        >>> example = crossling.TaggingExample("1", ("Ada", "sleeps"), tags=None)
+    """
 
     id: str
     words: tuple[str, ...]
@@ -34,7 +42,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class QAExample:
-    """A question on a context, and its correct answers."""
+    """A question on a context, and its correct answers.
+
+    Example:
+        >>> example = crossling.QAExample("1", "Who sleeps?", "Ada sleeps.", answers=())
+    """
 
     id: str
     question: str

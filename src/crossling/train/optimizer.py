@@ -36,7 +36,11 @@ STACKED_BYTES = 24  # per element during an update: gradient, momentum, update a
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSettings:
-    """Optimizer settings of a recipe. The peak learning rate and the number of steps belong to the recipe."""
+    """Optimizer settings of a recipe. The peak learning rate and the number of steps belong to the recipe.
+
+    Example:
+        >>> settings = crossling.OptimizerSettings(beta2=0.98, warmup=0.1)
+    """
 
     warmup: Annotated[float, AT_LEAST_0] = 10_000  # steps; below 1: a fraction of all steps
     beta1: Annotated[float, FRACTION] = 0.9
@@ -48,7 +52,11 @@ class OptimizerSettings:
     matrices: Literal["adam", "muon"] = "adam"  # optimizer of the weight matrices of the blocks; the rest uses AdamW
 
     def build(self, net: nn.Module) -> torch.optim.AdamW:
-        """Return the optimizer of a network. Biases, norms, gates and the position table have no weight decay."""
+        """Return the optimizer of a network. Biases, norms, gates and the position table have no weight decay.
+
+        Raises:
+            BadInput: If FSDP shards the matrices that Muon needs whole.
+        """
         no_decay = {p for m in net.modules() if isinstance(m, NO_DECAY) for p in m.parameters()}
         parts = dict(net.named_children()).get("parts", nn.ModuleDict())
         generator = {p for name, part in parts.named_children() if "generator" in name for p in part.parameters()}
