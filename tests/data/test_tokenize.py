@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Share
+from crossling.core.resumable import file_fingerprint
 from crossling.corpora.corpus import Corpora
 from crossling.data import shard_writer
 from crossling.data import tokenize as module
 from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize
+from crossling.vocabulary.text_normalization import default_charsmap
 from crossling.vocabulary.vocabulary import Vocabulary
 
 from .small_corpora import (
@@ -217,6 +219,14 @@ def test_foreign_folders_are_never_overwritten(
     assert read_files(tmp_path / "out") == before
 
 
+@pytest.mark.parametrize("name", ["recipe.json", "tokenizer.json", "notes.txt"])
+def test_folders_of_other_commands_are_refused(name: str, source: Path, vocab: Path, tmp_path: Path) -> None:
+    write_files(tmp_path / "out", {name: ["mine"]})
+    with pytest.raises(BadInput, match=rf"out: not empty, and {name} is no output of crossling tokenize"):
+        tokenize(Corpora(source), vocab, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [name]
+
+
 @pytest.mark.parametrize("place", ["text/notes.txt", "multi/notes.txt"])
 def test_foreign_files_are_refused(place: str, source: Path, vocab: Path, tmp_path: Path) -> None:
     write_files(tmp_path / "out", {place: ["mine"]})
@@ -228,3 +238,38 @@ def test_a_file_as_output_is_refused(source: Path, vocab: Path, tmp_path: Path) 
     write_files(tmp_path, {"out": ["mine"]})
     with pytest.raises(BadInput, match="out: expected a folder, found a file"):
         tokenize(Corpora(source), vocab, tmp_path / "out")
+
+
+# ---- stored bytes -----------------------------------------------------------------------------------------
+
+STORED_HASHES = {
+    "multi/set/de/offsets.npy": "857d1e98b36e405fc4ce857c07d0a9d3",
+    "multi/set/de/tokens.npy": "c559c11ece719b43eba959549ac9241c",
+    "multi/set/en/offsets.npy": "6f6600f65ee7052856b14ad303b0dfaf",
+    "multi/set/en/tokens.npy": "eac817fdf892fbd55edb4305b26d9981",
+    "pairs/en-de/de.offsets.npy": "31f4c9181de1f172f8bb92f9aaeb72c9",
+    "pairs/en-de/de.tokens.npy": "b9696f23762a199e55e0cb83f4f7af7c",
+    "pairs/en-de/en.offsets.npy": "7e43fa8a2794dd8405f231d0e7191a28",
+    "pairs/en-de/en.tokens.npy": "2144d29092bd17f2ec4c6848be10aac6",
+    "text/de/documents.npy": "aa604886dc0d33850a1d5e017da75f5e",
+    "text/de/offsets.npy": "bf925332eb9dc40d6fa924c105d23cc1",
+    "text/de/tokens.npy": "c0a73a4e463440b3f4134f88b10a6d3a",
+    "text/en/documents.npy": "1149d1604486d08cd720a5ca4ed822ab",
+    "text/en/offsets.npy": "2021628ffdbbd69d2013504430de2dd4",
+    "text/en/tokens.npy": "bd54e73008ca94f4478695a029e6d7b9",
+}
+
+
+def test_shards_of_fixed_text_have_the_stored_hashes(tmp_path: Path) -> None:
+    """The bytes of shards must not change within a format version. Nothing here depends on the CPU."""
+    text = {"text/en.txt": ["the cat sat", "on the mat", "", "a new day"], "text/de.txt": ["die katze saß"]}
+    pairs = {"pairs/en-de.tsv": ["the cat\tdie katze", "a mat\teine matte", "the cat\tdie katze"]}
+    multi = {"multi/set/en.txt": ["one", "", "two"], "multi/set/de.txt": ["eins", "leer", "zwei"]}
+    write_files(tmp_path / "corpora", text | pairs | multi)
+    letters = sorted({letter for lines in (text | pairs | multi).values() for line in lines for letter in line} - {" "})
+    scores = {subword: -1.0 - index / 8 for index, subword in enumerate(["▁the", "▁die", "at", "▁", *letters])}
+    Vocabulary.from_scores(scores, default_charsmap()).save(tmp_path / "vocab")
+    tokenize(tmp_path / "corpora", tmp_path / "vocab", tmp_path / "shards")
+    arrays = sorted((tmp_path / "shards").rglob("*.npy"))
+    found = {str(file.relative_to(tmp_path / "shards")): file_fingerprint(file) for file in arrays}
+    assert found == STORED_HASHES

@@ -18,7 +18,7 @@ from typing import overload
 
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Job, Share, run_jobs
-from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, lock_file
+from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, check_output_folder, lock_file
 from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.data import shard_writer
 from crossling.data.shard_writer import ShardPart, has_key_prefix, join_slices, key_prefix, part_key, slice_folder
@@ -26,6 +26,7 @@ from crossling.data.shards import Shards
 from crossling.vocabulary.vocabulary import Vocabulary, check_vocabulary_folder, copy_vocabulary
 
 StrPath = str | os.PathLike[str]
+CONTENTS = ("manifest.json", "text", "pairs", "multi", "vocab", ".*")  # of a folder of shards
 SLICE_BYTES = 256 << 20  # of source files on disk
 MAX_SLICES = 32  # with more, reading the whole source in each slice costs more than tokenizing
 
@@ -135,8 +136,7 @@ def _remove_temporary_files(out: Path, parts: Sequence[ShardPart]) -> None:
 
 def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: Vocabulary, append: bool) -> list[str]:
     """Refuse to overwrite anything but shards. Return the names of parts that the folder has beside `parts`."""
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"{out}: expected a folder, found a file. Give a folder for the shards.")
+    check_output_folder(out, holds=CONTENTS, command="crossling tokenize", exclusive=True)
     folders = [folder for kind in ("text", "pairs") for folder in (out / kind).glob("[!.]*")]
     for corpus in (out / "multi").glob("[!.]*"):
         folders += corpus.glob("[!.]*") if corpus.is_dir() else [corpus]

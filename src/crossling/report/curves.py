@@ -55,8 +55,8 @@ def training_charts(runs: Sequence[ReportRun]) -> list[LinePlot]:
 def _other_losses(runs: Sequence[ReportRun]) -> dict[str, str]:
     """Loss terms without a title in `LOSSES`. Every loss term has an accuracy."""
     names = dict.fromkeys(name for run in runs for row in run.metrics for name in row)
-    shown = {*LOSSES, *(name.replace("_x", "_y", 1) for name in LOSSES)}
-    return {name: name for name in names if f"{name}_accuracy" in names and name not in shown}
+    titled = {*LOSSES, *(name.replace("_x", "_y", 1) for name in LOSSES)}
+    return {name: name for name in names if f"{name}_accuracy" in names and name not in titled}
 
 
 def layer_charts(runs: Sequence[ReportRun], chance: float | None) -> list[LinePlot]:
