@@ -68,7 +68,7 @@ class QATaskType(TaskType):
                 if answer is not None and start <= answer[0] and answer[1] < end:
                     target = sequence.first + answer[0] - start, sequence.first + answer[1] - start
                 most_context_P = most_context_VP[window, start:end].copy()
-                features.append(QAFeature(index, (sequence,), context.spans[start:end], most_context_P, target))
+                features.append(QAFeature(index, (sequence,), context.spans[start:end], most_context_P, target=target))
         return features
 
     def target_tensors(self, features: Sequence[QAFeature], width: int) -> Batch:  # noqa: ARG002

@@ -50,7 +50,8 @@ class TaggingTaskType(TaskType):
                 ids = [own[:max_tokens] for own in word_ids[first:last]]
                 sequence = self.builder.build(np.concatenate(ids))
                 positions = np.cumsum([sequence.first, *(len(own) for own in ids[:-1])])
-                features.append(TaggingFeature(index, (sequence,), first, tuple(positions.tolist()), tags[first:last]))
+                word_positions = tuple(positions.tolist())
+                features.append(TaggingFeature(index, (sequence,), first, word_positions, tags=tags[first:last]))
         words = sum(len(example.words) for example in examples)
         record_truncation(truncated, words, f"words are longer than {self.config.length} tokens; truncated at the end")
         return features

@@ -102,7 +102,8 @@ def make_tiles(queries_BL: Tensor, keys_BT: Tensor, has_gaps: bool = False) -> A
     key_spans = query_spans if queries is keys else sequence_spans(keys, queries)
     query_ranges = tile_ranges(queries, keys)
     key_ranges = query_ranges if queries is keys else tile_ranges(keys, queries)
-    return AttentionTiles(query_spans, key_spans, query_ranges, key_ranges, (keys_BT != 0).int() if has_gaps else None)
+    present = (keys_BT != 0).int() if has_gaps else None
+    return AttentionTiles(query_spans, key_spans, query_ranges, key_ranges, present=present)
 
 
 def _number_padding_last(segments_BL: Tensor) -> Tensor:
