@@ -69,7 +69,7 @@ def pretrain(
     """
     out = Path(out)
     with process_group():
-        data = shards if isinstance(shards, Shards) else Shards.open(shards)
+        data = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
         probes = [] if probe is None else [_make_probe(probe, data)]
         start = _load_init(recipe, out, init, init_generator)
         chosen = _choose_recipe(recipe, out, start, size, set)

@@ -228,9 +228,9 @@ def test_export_of_a_discriminator_as_electra(train: Train, lines: list[str], tm
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"family": "xlm-roberta"}, "cannot export a model with relative_positions=True as XLM-R"),
-        ({"family": "xlm-roberta", "standalone": True}, "transformers has the code of xlm-roberta"),
-        ({"family": "xlm-robert"}, "did you mean 'xlm-roberta'?"),
+        ({"as_": "xlm-roberta"}, "cannot export a model with relative_positions=True as XLM-R"),
+        ({"as_": "xlm-roberta", "standalone": True}, "transformers has the code of xlm-roberta"),
+        ({"as_": "xlm-robert"}, "did you mean 'xlm-roberta'?"),
     ],
 )
 def test_invalid_options_are_refused(options: dict[str, Any], expected: str, train: Train, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_precision_has_conventional_aliases(alias: str, precision: str, train: T
     [
         ({"precision": "int4"}, "precision int4: not supported; did you mean 'int8'?"),
         ({"precision": "singel"}, "did you mean 'single'?"),
-        ({"precision": "int8", "family": "xlm-roberta"}, "transformers cannot load it as xlm-roberta"),
+        ({"precision": "int8", "as_": "xlm-roberta"}, "transformers cannot load it as xlm-roberta"),
         ({"layers": 4}, "has 3 layers. Give a number from 1 to 3."),
         ({"layers": 0}, "has 3 layers. Give a number from 1 to 3."),
     ],

@@ -54,7 +54,7 @@ def place(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Callable[..
         if how == "run":
             return run, run
         if (key := (how, name, *differences)) not in folders:
-            folders[key] = export(run, tmp_path_factory.mktemp("export") / "model", family=how)
+            folders[key] = export(run, tmp_path_factory.mktemp("export") / "model", as_=how)
         return run, folders[key]
 
     return place

@@ -88,7 +88,7 @@ def test_consecutive_skipped_steps_end_the_run(
         poison(patch, math.nan, *range(3, 13))
         with pytest.raises(
             Failed,
-            match=r"^step (7|8|9|12): 5 consecutive steps were skipped, .* Try a lower lr, a longer optimizer",
+            match=r"^step (7|8|9|12): 5 consecutive steps were skipped, .* Set a lower lr, a longer optimizer",
         ) as caught:
             pretrain(recipe, shards, out)
     assert "\n" not in str(caught.value)

@@ -125,7 +125,7 @@ def plan(
         'small'
     """
     accelerator, choice = get_accelerator(gpu), None
-    shards = shards if isinstance(shards, Shards) else Shards.open(shards)
+    shards = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
     if hours is None:
         recipe = get_recipe(recipe, size).set(set)
     else:

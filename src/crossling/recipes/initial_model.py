@@ -104,8 +104,8 @@ class InitialModel:
             files = [*TOKENIZER_FILES, *WEIGHT_FILES, *(f"generator/{file}" for file in WEIGHT_FILES)]
             folder = get_model_folder(resolve_model(model), files)
             own = from_huggingface(folder / "generator") if (folder / "generator").is_dir() else None
-            tokenizer = _load_tokenizer(folder, str(model))
-            loaded = cls(name=str(model), encoder=from_huggingface(folder), generator=own, vocabulary=tokenizer)
+            encoder, tokenizer = from_huggingface(folder), _load_tokenizer(folder, str(model))
+            loaded = cls(name=str(model), encoder=encoder, generator=own, vocabulary=tokenizer)
         loaded._check()
         if generator is None:
             return loaded
