@@ -16,11 +16,11 @@ from crossling.bench.bench_results import (
     END,
     BenchResults,
     figure,
+    growth_chart,
     insert_tables,
     read_results,
     results_markdown,
 )
-from crossling.bench.growth import growth_chart
 from crossling.bench.workload import BenchRow
 from crossling.core.errors import BadInput
 from tests.html_pages import chart_lines

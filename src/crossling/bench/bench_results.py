@@ -7,18 +7,21 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from crossling.bench.growth import growth_chart
 from crossling.bench.workload import BenchRow
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, write_json
 from crossling.core.hardware import cpu_name, library_versions
+from crossling.report.charts import LinePlot, Series, line_chart
 
 LIBRARIES = ("torch", "triton", "transformers", "sentence-transformers", "datasets", "tokenizers", "numpy")
+FIGURES = {"ours": "tokens/s", "peak_gib": "peak GiB"}
+COLUMNS = ("length", "vocabulary", "batch", "layers")  # of the chart of growth
 BEGIN, END = "<!-- figures: written by experiments/speed.py -->", "<!-- end of figures -->"
 
 
@@ -122,3 +125,19 @@ def _device() -> str:
 def _versions() -> dict[str, str]:
     cuda = {"CUDA": torch.version.cuda} if torch.version.cuda else {}
     return {"python": platform.python_version(), **cuda, **library_versions(LIBRARIES)}
+
+
+def growth_chart(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return an SVG chart of the rows of the benchmark `growth`, or None if no size has two rows."""
+    points: dict[str, list[tuple[float, Mapping[str, Any]]]] = {}
+    for row in rows:
+        if row.get("bench") == "growth":
+            what, _, value = row["name"].rpartition(" ")
+            points.setdefault(what, []).append((float(value.replace(",", "")), row))
+    panels: dict[str, list[LinePlot]] = {}
+    for (key, name), what in product(FIGURES.items(), COLUMNS):
+        known = sorted((value, float(row[key])) for value, row in points.get(what, []) if row.get(key) is not None)
+        if len(known) > 1:
+            plot = LinePlot(f"{name} by {what}", what, name, [Series(name, 0, known)], from_zero=True)
+            panels.setdefault(key, []).append(plot)
+    return line_chart([*panels.values()], label="Cost of a step by size", standalone=True) if panels else None

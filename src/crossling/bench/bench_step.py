@@ -8,7 +8,7 @@ matrix products, heads and attention, forward and backward, relative to one larg
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from crossling import recipes
 from crossling.bench import peers
@@ -17,6 +17,7 @@ from crossling.bench.workload import BenchRow, BenchSetup, Measurement, compare
 from crossling.recipes.recipe import Recipe
 
 LOADER_STEPS = 30
+GROWTH_TIMES = 6  # runs of each measurement of growth
 SHIPPED, MASKED, XLM_R = 16, 64, 32  # batch sizes of the peers: larger ones do not fit or are not faster
 
 
@@ -105,3 +106,50 @@ def _batch_size(size: int, at: BenchSetup) -> int:
 
 def _peer_name(peer: str, batch: int, at: BenchSetup) -> str:
     return f"Hugging Face {peer}, batch {_batch_size(batch, at)}"
+
+
+@dataclass(frozen=True)
+class GrowthPoint:
+    """One changed size."""
+
+    what: str
+    value: int
+    at: BenchSetup
+    batch: int
+
+
+def growth_points(at: BenchSetup) -> list[GrowthPoint]:
+    """Return all measurements; each kind includes the reference step."""
+    batch, length, vocabulary, layers = at.batches[0], at.length, at.vocabulary, at.shape.layers
+    lengths = [128, 512, 1024, 2048] if at.on_gpu else [length // 2, length]
+    sizes = [32_000, 128_000, 250_002, 500_000] if at.on_gpu else [vocabulary // 2, vocabulary]
+    batches = [16, 64, 256] if at.on_gpu else [batch, 2 * batch]
+    depths = [6, 12, 24] if at.on_gpu else [1, layers]
+    return [
+        *(GrowthPoint("length", each, replace(at, length=each), max(1, batch * length // each)) for each in lengths),
+        *(GrowthPoint("vocabulary", each, replace(at, vocabulary=each), batch) for each in sizes),
+        *(GrowthPoint("batch", each, at, each) for each in batches),
+        *(GrowthPoint("layers", each, replace(at, shape=replace(at.shape, layers=each)), batch) for each in depths),
+    ]
+
+
+def growth_rows(at: BenchSetup) -> Iterator[BenchRow]:
+    """Measure the growth of step cost with sequence length, vocabulary, batch size and layers.
+
+    One is changed at a time; with the length, the tokens per step stay the same. The peer of each row is the reference,
+    so that the ratio is the effect on speed.
+    """
+    at = replace(at, times=min(at.times, GROWTH_TIMES))
+    text = recipes.xlm_e().replace(trtd=None)
+    batch = at.batches[0]
+    reference = at.try_measure("the reference step", measure_speed, scale_recipe(text, at, batch), at)
+    if reference is None:
+        return
+    description = f"{at.length} tokens, {at.vocabulary:,} vocabulary entries, batch {batch}, {at.shape.layers} layers"
+    for point in growth_points(at):
+        name = f"{point.what} {point.value:,}"
+        speed: Measurement | None = reference
+        if (point.at, point.batch) != (at, batch):
+            speed = at.try_measure(name, measure_speed, scale_recipe(text, point.at, point.batch), point.at)
+        if speed is not None:
+            yield compare(name, speed, reference, description)
