@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from crossling import recipes
-from crossling.bench import BENCHES, bench, bench_attention, bench_encode, bench_step, growth, peers
+from crossling.bench import BENCHES, bench, bench_attention, bench_encode, bench_step, peers
 from crossling.bench import bench_attention as bench_head
 from crossling.bench import workload as timing
 from crossling.bench.train_timing import RandomShards, measure_speed, scale_recipe, step_flops
@@ -273,7 +273,7 @@ def test_remove_bias_removes_relative_positions_and_gate() -> None:
 
 
 def test_growth_changes_one_size_at_a_time(at: BenchSetup) -> None:
-    for point in growth.points(at):
+    for point in bench_step.growth_points(at):
         sizes = point.at.length, point.at.vocabulary, point.batch, point.at.shape.layers
         reference = at.length, at.vocabulary, at.batches[0], at.shape.layers
         changed = {
