@@ -170,13 +170,16 @@ def while_an_old_one_is_removed() -> None:
 
 
 def in_a_row_of_metrics() -> None:
-    """Truncate the row of step 9, when the checkpoint of step 8 is on disk."""
+    """Truncate the row of step 9, when the checkpoint of step 8 is on disk and that of step 4 is removed."""
     original = run.RunFolder.log
 
     def half(self: run.RunFolder, row: dict[str, Any]) -> None:
         original(self, row)
         if row["step"] == 9:
-            while half_saved(self.path) or not (self.checkpoints / "0000008").exists():
+            while half_saved(self.path) or [path.name for path in checkpoint.list_checkpoints(self.checkpoints)] != [
+                "0000006",
+                "0000008",
+            ]:
                 time.sleep(0.001)
             os.truncate(self.metrics, self.metrics.stat().st_size - 20)
             die()
