@@ -1,14 +1,16 @@
-"""A small family of languages, its vocabulary and its shards, made once for each test process."""
+"""A small family of languages, its vocabulary and its shards, and the order of tests in several processes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+from tests.shared_folder import make_once
 
 # The same examples in every run; HYPOTHESIS_PROFILE=explore searches for new ones.
 # No deadline, because other processes slow examples down.
@@ -18,6 +20,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # The tests compare bits; a GPU, where there is one, rounds in its own way.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# Some virtual machines report AMX and then end the process with "Illegal instruction" when oneDNN uses it.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 if TYPE_CHECKING:
     from crossling.data.shards import Shards
@@ -30,6 +34,15 @@ SMALL_MODEL = [
     *("model.generator_layers=1", "model.max_length=64"),
 ]
 SMALL_RUN = ["optimizer.warmup=2", "lr=0.01", "steps=7", "log_every=2", "checkpoint_every=3"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file in one process, so that only one makes the fixtures of the file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False  # files with one test, which may be a long one, would come last
+    return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -72,8 +85,10 @@ def synth_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """corpora/ and data/ of three languages."""
     from crossling.synthetic import synth
 
-    out = tmp_path_factory.mktemp("languages") / "synth"
-    return synth(out, languages=3, sentences=200, lemmas=300, test_sentences=12, alignment_sentences=6)
+    def make(out: Path) -> None:
+        synth(out, languages=3, sentences=200, lemmas=300, test_sentences=12, alignment_sentences=6)
+
+    return make_once(tmp_path_factory, "synth", make)
 
 
 @pytest.fixture(scope="session")
@@ -86,9 +101,7 @@ def vocabulary_folder(corpora_folder: Path, tmp_path_factory: pytest.TempPathFac
     from crossling.corpora.corpus import Corpora
     from crossling.vocabulary.build_vocabulary import vocab
 
-    out = tmp_path_factory.mktemp("vocabulary") / "vocab"
-    vocab(Corpora(corpora_folder), out, size=400)
-    return out
+    return make_once(tmp_path_factory, "vocab", lambda out: vocab(Corpora(corpora_folder), out, size=400))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from crossling.inference.sentence_encoder import Encoder
 from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import SIZES
 from crossling.synthetic import synth
+from crossling.synthetic.task_folders import ExampleCounts
 from crossling.tasks.scores import ScoreRow, summarize_layers
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -40,8 +42,9 @@ def test_a_short_demo_writes_scores_and_a_page_and_can_be_repeated(
 ) -> None:
     assert demo is demo_function
     module = sys.modules["crossling.demo"]
-    monkeypatch.setattr(module, "SENTENCES", 3000)
-    monkeypatch.setattr(module, "VOCABULARY_SIZE", 1500)
+    monkeypatch.setattr(module, "SENTENCES", 1000)
+    monkeypatch.setattr(module, "VOCABULARY_SIZE", 1000)
+    monkeypatch.setattr(module, "synth", partial(synth, test_sentences=100, alignment_sentences=10))
     rows = demo(tmp_path / "demo", steps=2)
     out = tmp_path / "demo"
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -62,7 +65,7 @@ def test_a_short_demo_writes_scores_and_a_page_and_can_be_repeated(
 
 def test_an_untrained_model_is_near_chance_across_families(tmp_path: Path) -> None:
     """Chance is 0.25% among 400 sentences. Languages of one family are excluded."""
-    synth(tmp_path, sentences=2000)
+    synth(tmp_path, sentences=1000, alignment_sentences=1, examples=ExampleCounts.plan(0))
     vocabulary = Vocabulary.train(Corpora(tmp_path / "corpora"), 1000)
     torch.manual_seed(0)
     encoder = Encoder(CrosslingModel(SIZES["tiny"].to_config(1000)), vocabulary.tokenizer(), "untrained")

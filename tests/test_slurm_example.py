@@ -63,3 +63,14 @@ def exit_code_after_sigterm(folder: Path, then: str) -> int:
 def test_slurm_leaves_time_to_save() -> None:
     options = [line.split()[1] for line in SCRIPT.read_text().splitlines() if line.startswith("#SBATCH")]
     assert {"--signal=B:TERM@120", "--requeue", "--ntasks-per-node=1"} <= {*options}
+
+
+def test_each_job_of_the_array_tokenizes_its_part(tmp_path: Path) -> None:
+    program = tmp_path / "crossling"
+    program.write_text('#!/bin/bash\necho "$@"\n')
+    program.chmod(0o755)
+    script = SCRIPT.with_name("tokenize.sbatch")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "7"}
+    printed = subprocess.run(["bash", script, "--append"], env=environment, capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "tokenize corpora --vocab vocab -o shards --share 7/64 --append"
+    assert "#SBATCH --array=1-64" in script.read_text()

@@ -19,7 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-DEFAULT = ("src", "tests", "tools", "examples", "experiments", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
+DEFAULT = (
+    *("src", "tests", "tools", "examples", "experiments", "docs"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"),
+)
 SUFFIXES = (".py", ".md", ".jinja", ".sh", ".sbatch")
 # Data, other people's words, and this list itself with its test.
 SKIPPED = ("tools/check_wording.py", "tests/tools", "src/crossling/bundled/model", "experiments/results")
@@ -183,7 +186,7 @@ RULES = (
         "report sections",
         unless=r"(report|task|all) sections",
     ),
-    Rule("board", r"\bboards?\b", "leaderboard", unless=r"tensorboard|keyboard|dashboard|clipboard"),
+    Rule("board", r"\bboards?\b", "leaderboard", unless=r"tensor ?board|keyboard|dashboard|clipboard"),
     Rule("material", r"\bmaterial\b", "shared inputs, data"),
     Rule("trial", r"\btrials?\b", "run", unless=r"\"trial\""),
     Rule("unit (of a lab)", r"\bunits?\b", "run", only=LAB),
@@ -301,6 +304,7 @@ def sentences(block: str) -> Iterator[str]:
 def blocks(text: str, suffix: str, is_test: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the parts of a file that are prose, with the line each starts at. Strings of tests are data."""
     if suffix == ".md":
+        text = re.sub(r"^(% .*|<!--.*?-->)$", "", text, flags=re.MULTILINE)  # how a test runs a block
         outside = re.sub(r"```.*?```", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL)
         yield from ((1, part) for part in outside.split("\n\n"))
     elif suffix == ".jinja":

@@ -5,14 +5,12 @@
     vectors = model.encode(["a sentence", "ein Satz"])     # as Sentence Transformers
     model.align("the white house", "la maison blanche")    # [(0, 0), (1, 2), (2, 1)]
 
-The names below are public. Each is imported at first use, so that `crossling --help` does not import torch. In Python
-the import also registers our models with `transformers.AutoModel` and the other Auto classes.
+The names below are public. Each is imported at first use, so that `import crossling` does not import torch. Our models
+are registered with `transformers.AutoModel` and the other Auto classes, also at first use.
 """
 
 import sys as _sys
 from importlib import import_module as _import_module
-from multiprocessing import parent_process as _parent_process
-from pathlib import Path as _Path
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -150,15 +148,5 @@ class _Package(_ModuleType):
 
 _sys.modules[__name__].__class__ = _Package
 
-
-def _is_command_line() -> bool:
-    """Return whether this process is `crossling` or `python -m crossling`."""
-    program = _Path(*_sys.argv[:1])
-    as_module = program.name == "-m" and "crossling" in _sys.orig_argv  # before the module is found
-    return as_module or program.stem == "crossling" or program.parts[-2:] == ("crossling", "__main__.py")
-
-
-# An exported folder opens with `import crossling` and `AutoModel.from_pretrained`, so the classes are registered here.
-# The command line and worker processes skip it, because importing torch takes seconds.
-if not _is_command_line() and _parent_process() is None:
-    _import_module("crossling.model.pretrained")
+# An exported folder opens with `import crossling` and `AutoModel.from_pretrained`.
+_import_module("crossling.model.lazy_registration").register_lazily()

@@ -17,6 +17,7 @@ import numpy as np
 from crossling import recipes
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
+from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
 from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize
@@ -62,6 +63,7 @@ def demo(out: str | os.PathLike[str], seed: int = 0, steps: int = STEPS) -> list
         >>> rows = demo("demo", steps=2)  # doctest: +SKIP
     """
     started, out = time.monotonic(), Path(out)
+    check_output_folder(out, holds=["synth"], command="crossling demo")
     shards = _prepare_shards(out, seed)
     data = out / "synth" / "data"
     probe = _retrieval_probe(shards, data)
@@ -81,7 +83,8 @@ def demo_recipes(shards: Shards, seed: int = 0, steps: int = STEPS) -> dict[str,
     """Return XLM-E with contrastive learning at a size for two CPU cores, and the same on text alone.
 
     It differs from the paper: pre-norm, a higher learning rate, lambda 5 and a dominant contrastive loss. In this time
-    the generator hardly leaves the unigram plateau, so RTD has little to learn from. docs/log.md has other variants.
+    the generator hardly leaves the unigram plateau, so RTD has little to learn from. docs/research/log.md has other
+    variants.
     """
     tiny = recipes.xlm_e("tiny")
     assert tiny.mrtd is not None

@@ -11,10 +11,12 @@ from crossling.bench import bench, bench_data
 from crossling.bench.workload import throughput
 from crossling.core.errors import BadInput
 
+SMALL = {"LINES": 200, "MEMORY_LINES": 2000, "STEP_TOKENS": 20_000, "BATCH": 8}
+
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"SECONDS": 0.01, "LINES": 200, "STEP_TOKENS": 20_000, "VOCABULARY_SIZE": 400}.items():
+    for name, value in {**SMALL, "SECONDS": 0.01, "VOCABULARY_SIZE": 400}.items():
         monkeypatch.setattr(bench_data, name, value)
 
 
@@ -38,6 +40,7 @@ def test_data_path_beside_datasets(corpora_folder: Path) -> None:
 def test_without_the_peer_rows_have_no_ratio(corpora_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(bench_data, "find_spec", lambda name: None if name == "datasets" else find_spec(name))
+    monkeypatch.setattr(bench_data, "_memory", lambda _: ())  # its peer is the same reader
     rows = {row.name: row for row in bench(["data"], corpora_folder)}
     assert rows["batches of 512"].peer is None
     assert rows["tokenizing text"].ratio is None

@@ -75,7 +75,7 @@ def test_tables_replace_those_between_the_marks_of_a_page() -> None:
 
 
 def test_page_has_marks_for_the_tables() -> None:
-    page = Path(__file__).parents[2] / "docs" / "speed.md"
+    page = Path(__file__).parents[2] / "docs" / "research" / "speed.md"
     assert "tables" in insert_tables(page.read_text(encoding="utf-8"), "tables\n", page)
 
 

@@ -302,7 +302,7 @@ def test_check_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "pairs/en-fr 83.3%, as in row 2 (first: pairs/en-fr, row 1)" in text
     assert "Detected instead of the expected language: en in fr 6" in text
     assert "so their lines are not checked: xh" in text
-    assert "Languages with few pairs: en 6, fr 6" in text
+    assert "Languages with fewer than 50,000 pairs, which crossling clean --min-pairs drops: en 6, fr 6" in text
     status, printed = run(corpora.path, "--json", "--against", corpora.path)
     assert status == 0
     report = json.loads(printed.splitlines()[0])

@@ -37,7 +37,7 @@ def test_a_wrong_recipe(
 
 def test_missing_shards(crossling: Command, tmp_path: Path) -> None:
     completed = crossling("pretrain", "xlm_e", "--shards", tmp_path / "absent", "-o", tmp_path / "run")
-    assert "absent: no shards found (no manifest.json). Create them with crossling tokenize" in error_line(completed, 2)
+    assert "absent: no shards found (no manifest.json; no such folder). Create them with" in error_line(completed, 2)
 
 
 def test_a_folder_that_is_no_run_is_not_trained_into(crossling: Command, shards: Shards, tmp_path: Path) -> None:

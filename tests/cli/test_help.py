@@ -73,7 +73,7 @@ def test_a_misspelt_command_or_option_gets_a_suggestion(
 def test_a_missing_argument_is_named(arguments: list[str], missing: str, crossling: Command) -> None:
     completed = crossling(*arguments)
     assert completed.code == 2
-    assert missing in completed.err.splitlines()[-1]
+    assert missing in error_line(completed, 2)
 
 
 def test_help_does_not_import_torch() -> None:

@@ -48,7 +48,9 @@ def test_from_text_to_a_report(crossling: Command, tmp_path: Path, monkeypatch: 
     assert {row["layer"] for row in rows} == {0, 1}
     assert all(row["model"] == "run" and 0 <= row["value"] <= 100 for row in rows)
     assert [json.loads(line) for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()] == rows
-    assert "tatoeba: accuracy (sweep)" in " ".join(crossling("evaluate", "run", *task).out.split())
+    printed = crossling("evaluate", "run", *task)
+    assert "tatoeba: accuracy, %, model run, best layer" in printed.out
+    assert "word-alignment: alignment error rate (lower is better), %, model run, best layer" in printed.out
 
     gold = tmp_path / "synth" / "data" / "word-alignment" / "qaa-qab" / "qaa-qab.src-tgt"
     Path("pairs.txt").write_text("".join(gold.read_text(encoding="utf-8").splitlines(keepends=True)[:3]), "utf-8")

@@ -38,7 +38,7 @@ def test_without_a_terminal_lines_are_printed_at_intervals_and_at_the_end(
     # Two steps in 16 s: eight more take 64 s. Steps before the start do not count.
     assert capsys.readouterr().err.splitlines() == [
         "run 12/20  loss 12  ETA 1 min 4 s",
-        "run 20/20  loss 20  ETA 0 s",
+        "run 20/20  loss 20  in 18 s",
     ]
 
 

@@ -203,7 +203,9 @@ def test_verify_ignores_cached_blocks(copy: Shards) -> None:
 
 @pytest.mark.parametrize("name", ["", "nowhere", "corpora"])
 def test_folders_without_shards_are_refused(source: Path, name: str) -> None:
-    with pytest.raises(BadInput, match=r"no shards found \(no manifest\.json\)\. Create them with crossling tokenize"):
+    with pytest.raises(
+        BadInput, match=r"no shards found \(no manifest\.json.*\)\. Create them with crossling tokenize"
+    ):
         Shards.open(source.parent / name)
 
 

@@ -138,14 +138,15 @@ def test_a_renamed_source_is_tokenized_again(tmp_path: Path, vocab: Path) -> Non
     assert decode(tokenize(Corpora(source), vocab, tmp_path / "shards").text["en"], vocab) == ["ba"]
 
 
-def test_another_vocabulary_tokenizes_everything_again(
-    source: Path, vocab: Path, other_vocab: Path, tmp_path: Path
+@pytest.mark.parametrize("append", [False, True])
+def test_another_vocabulary_is_refused(
+    source: Path, vocab: Path, other_vocab: Path, tmp_path: Path, append: bool
 ) -> None:
-    first = tokenize(Corpora(source), vocab, tmp_path / "shards")
-    again = tokenize(Corpora(source), other_vocab, tmp_path / "shards")
-    assert again.fingerprint != first.fingerprint
-    assert decode(again.text["sw"], other_vocab) == lines(100, 7)
-    assert read_files(again.vocabulary_path) == read_files(other_vocab)
+    out = tmp_path / "shards"
+    before = read_files(tokenize(Corpora(source), vocab, out).path)
+    with pytest.raises(BadInput, match="these shards have another vocabulary"):
+        tokenize(Corpora(source), other_vocab, out, append=append)
+    assert read_files(out) == before
 
 
 def test_fingerprint_depends_on_content_alone(small_shards: Shards, source: Path, vocab: Path, tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_appending_with_another_vocabulary_is_refused(
     tokenize(Corpora(source), vocab, out)
     before = read_files(out)
     added = write_files(tmp_path / "added", {"text/de.txt": lines(0, 3)})
-    with pytest.raises(BadInput, match="multi/bible/de was tokenized with another vocabulary"):
+    with pytest.raises(BadInput, match="these shards have another vocabulary"):
         tokenize(Corpora(added), other_vocab, out, append=True)
     assert read_files(out) == before
 
@@ -338,51 +339,54 @@ def test_resume_of_joining_tokenizes_nothing_again(
 
 
 def test_interrupted_tokenizing_leaves_no_outdated_manifest(
-    source: Path, vocab: Path, other_vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise token IDs of one vocabulary would be read with another one."""
+    """Otherwise the counts of a manifest would be those of other text."""
     out = tmp_path / "shards"
     tokenize(Corpora(source), vocab, out)
+    write_files(source, {"text/en.txt": lines(300, 5), "text/sw.txt": lines(700, 4)})
     with monkeypatch.context() as patch:
         patch.setattr(Vocabulary, "encode", fail_after(Vocabulary.encode, 1, Interruption()))
         with pytest.raises(Interruption):
-            tokenize(Corpora(source), other_vocab, out)
-    with pytest.raises(BadInput, match="no shards found"):
+            tokenize(Corpora(source), vocab, out)
+    with pytest.raises(BadInput, match=r"no shards found .*; this is an unfinished folder of shards"):
         Shards.open(out)
-    assert decode(tokenize(Corpora(source), other_vocab, out).text["sw"], other_vocab) == lines(100, 7)
+    assert decode(tokenize(Corpora(source), vocab, out).text["sw"], vocab) == lines(700, 4)
 
 
 @pytest.mark.usefixtures("sliced")
 def test_interrupted_joining_leaves_no_outdated_manifest(
-    vocab: Path, other_vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "shards"
     first = write_files(tmp_path / "first", {name: FILES[name] for name in ("text/en.txt", "text/sw.txt")})
     tokenize(Corpora(first), vocab, out)
+    write_files(first, {"text/en.txt": lines(300, 10), "text/sw.txt": lines(700, 7)})
     with monkeypatch.context() as patch:
         patch.setattr(module, "join_slices", fail_after(module.join_slices, 0, Interruption()))
         with pytest.raises(Interruption):
-            tokenize(Corpora(first), other_vocab, out)
+            tokenize(Corpora(first), vocab, out)
     assert decode(Shards.open(out).text["sw"], vocab) == lines(100, 7)  # no change so far
     with monkeypatch.context() as patch:
         patch.setattr(module, "join_slices", fail_after(module.join_slices, 1, Interruption()))
         with pytest.raises(Interruption):
-            tokenize(Corpora(first), other_vocab, out)
+            tokenize(Corpora(first), vocab, out)
     with pytest.raises(BadInput, match="no shards found"):
         Shards.open(out)
-    assert decode(tokenize(Corpora(first), other_vocab, out).text["sw"], other_vocab) == lines(100, 7)
+    assert decode(tokenize(Corpora(first), vocab, out).text["sw"], vocab) == lines(700, 7)
 
 
 def test_an_interruption_before_any_change_keeps_the_shards(
-    source: Path, vocab: Path, other_vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "shards"
     tokenize(Corpora(source), vocab, out)
     before = read_files(out)
+    write_files(source, {"text/sw.txt": lines(700, 4)})
     with monkeypatch.context() as patch:
         patch.setattr(Vocabulary, "encode", fail_after(Vocabulary.encode, 0, Interruption()))
         with pytest.raises(Interruption):
-            tokenize(Corpora(source), other_vocab, out)
+            tokenize(Corpora(source), vocab, out)
     assert read_files(out) == before
 
 

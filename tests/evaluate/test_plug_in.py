@@ -100,7 +100,7 @@ def test_the_command_has_an_option(data: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
     rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
     assert {row["setting"] for row in rows} == {"plug-in"}
-    assert "accuracy (plug-in)" in CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+    assert "accuracy, %, plug-in" in CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
 
 
 def test_invalid_requests_are_refused(encoder: Encoder, data: Path) -> None:

@@ -1,8 +1,9 @@
-"""experiments/publish.py generates the results page and the README table from stored lab results."""
+"""experiments/publish.py generates the results page, the README table and their charts from stored lab results."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def publish(script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     """Run the script on a repository folder."""
 
     def publish(root: Path, *labs: Path) -> Ended:
-        (root / "docs").mkdir(parents=True, exist_ok=True)
+        (root / "docs" / "research").mkdir(parents=True, exist_ok=True)
         (root / "experiments" / "results").mkdir(parents=True, exist_ok=True)
         monkeypatch.setattr(sys, "argv", ["publish.py", *map(str, labs), "--root", str(root)])
         try:
@@ -85,7 +86,7 @@ def publish(script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 def page(root: Path) -> str:
-    return (root / "docs" / "results.md").read_text(encoding="utf-8")
+    return (root / "docs" / "research" / "results.md").read_text(encoding="utf-8")
 
 
 def test_page_contains_all_stored_results(publish: Publish, tmp_path: Path) -> None:
@@ -94,8 +95,8 @@ def test_page_contains_all_stored_results(publish: Publish, tmp_path: Path) -> N
     done = publish(root, *labs[:2])
     assert done.returncode == 0, done.stderr
     assert "| one | `xlm` | 1 of 1 | 10 | 1k | 1e+09 | 1 min 1 s | 40.0 (3) | 50.0 (2) |" in page(root)
-    assert "(lab-synthetic.svg)" in page(root)
-    assert "<svg" in (root / "docs" / "lab-mine.svg").read_text(encoding="utf-8")
+    assert "(../pictures/lab-synthetic.svg)" in page(root)
+    assert "<svg" in (root / "docs" / "pictures" / "lab-mine.svg").read_text(encoding="utf-8")
     assert publish(root, labs[2]).returncode == 0  # the others are read from the stored files
     titles = [line for line in page(root).splitlines() if line.startswith("## ")]
     assert titles == [f"## Results of {name}" for name in ("another", "mine", "synthetic")]
@@ -116,35 +117,44 @@ def test_unfinished_runs_are_named(publish: Publish, tmp_path: Path) -> None:
     done = publish(tmp_path / "root", write_lab(tmp_path / "a", lab_results("synthetic", [going])))
     assert done.returncode == 2
     assert "no run is finished" in done.stderr
-    assert not (tmp_path / "root" / "docs" / "results.md").exists()
+    assert not (tmp_path / "root" / "docs" / "research" / "results.md").exists()
     lab = write_lab(tmp_path / "b", lab_results("synthetic", [run("one", "xlm", 0, 4.0, 65.0), going]))
     assert publish(tmp_path / "other", lab).returncode == 0
     assert "some scores are missing: two-1." in page(tmp_path / "other")
 
 
-def test_table_of_the_readme(publish: Publish, tmp_path: Path) -> None:
+def test_table_and_chart_of_the_readme(publish: Publish, tmp_path: Path) -> None:
     runs = [
         run("xlm", "xlm", 0, 4.0, 65.0),
         run("rosetta", "rosetta", 0, 44.0, 56.0),
         run("rosetta", "rosetta", 1, 46.0, 58.0),
         run("rosetta-less", "rosetta", 0, 20.0, 1.0),
+        run("rosetta-short", "rosetta", 0, 49.14, 51.0),
         run("xlm-more", "xlm", 0, 6.0, 66.0),
-        run("xlm-most", "xlm", 0, 50.0, 66.0, "in progress") | {"scores": {}},
+        run("xlm_r", "xlm_r", 0, 50.0, 66.0, "in progress") | {"scores": {}},
     ]
     root = tmp_path / "root"
-    root.mkdir()
-    (root / "README.md").write_text(AROUND, encoding="utf-8")
+    (root / "docs" / "research").mkdir(parents=True)
+    pages = [root / "README.md", root / "docs" / "research" / "index.md"]
+    for page in pages:
+        page.write_text(AROUND, encoding="utf-8")
     done = publish(root, write_lab(tmp_path / "a", lab_results("papers", runs)))
     assert done.returncode == 0, done.stderr
-    lines = (root / "README.md").read_text(encoding="utf-8").splitlines()
-    assert lines[:2] == ["# before", "<!-- papers: made by experiments/publish.py -->"]
-    assert lines[4:] == [
-        "| `rosetta` | **45.0** | **57.0** |",
-        "| `xlm-more` | 6.0¹ | 66.0¹ |",
-        "| `xlm` | 4.0¹ | 65.0¹ |",
-        "<!-- until here -->",
-        "after",
-    ]
+    for page in pages:
+        lines = page.read_text(encoding="utf-8").splitlines()
+        assert lines[:2] == ["# before", "<!-- papers: made by experiments/publish.py -->"]
+        assert lines[4:] == [
+            "| `rosetta-short` | 49.1¹ | 51.0¹ |",
+            "| `rosetta` | **45.0** | **57.0** |",
+            "| `xlm` | 4.0¹ | 65.0¹ |",
+            "<!-- until here -->",
+            "after",
+        ]
+    chart = (root / "docs" / "pictures" / "results.svg").read_text(encoding="utf-8")
+    texts = re.findall(r">([^<>\n]+)</text>", chart)
+    assert [text for text in texts if text in ("49.1", "45.0", "4.0")] == ["49.1", "45.0", "4.0"]  # as in the table
+    assert {"rosetta-short", "rosetta", "xlm", "51.0", "57.0", "65.0"} <= {*texts}
+    assert "xlm_r" not in texts
 
 
 def test_results_without_a_finished_run_leave_the_readme_unchanged(publish: Publish, tmp_path: Path) -> None:
@@ -182,16 +192,16 @@ def test_errors_are_one_line_and_change_nothing(publish: Publish, tmp_path: Path
     assert [file.name for file in root.rglob("*") if file.is_file()] == ["README.md"]  # nothing is written
 
 
-def test_page_of_this_repository_is_up_to_date(publish: Publish, tmp_path: Path) -> None:
-    ours = ROOT
+def test_pages_of_this_repository_are_up_to_date(publish: Publish, tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "experiments" / "results").mkdir(parents=True)
-    for file in (ours / "experiments" / "results").glob("*-lab-*.json"):
-        (root / "experiments" / "results" / file.name).write_bytes(file.read_bytes())
-    (root / "README.md").write_bytes((ours / "README.md").read_bytes())
+    (root / "docs" / "research").mkdir(parents=True)
+    stored = [file.relative_to(ROOT) for file in (ROOT / "experiments" / "results").glob("*-lab-*.json")]
+    for name in [*stored, "README.md", "docs/research/index.md"]:
+        (root / name).write_bytes((ROOT / name).read_bytes())
     done = publish(root)
     assert done.returncode == 0, done.stderr
-    assert page(root) == (ours / "docs" / "results.md").read_text(encoding="utf-8")
-    for picture in (root / "docs").glob("*.svg"):
-        assert picture.read_bytes() == (ours / "docs" / picture.name).read_bytes()
-    assert (root / "README.md").read_bytes() == (ours / "README.md").read_bytes()
+    written = [*(root / "docs").rglob("*.*"), root / "README.md"]
+    assert len(written) == 8
+    for file in written:
+        assert file.read_bytes() == (ROOT / file.relative_to(root)).read_bytes(), file.name

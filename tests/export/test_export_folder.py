@@ -371,7 +371,11 @@ def test_command_line(
     run = train("xlm_r")
     capfd.readouterr()
     assert crossling("export", run, "-o", tmp_path / "exported", "--standalone") == 0
-    assert capfd.readouterr() == (f"{tmp_path / 'exported'}\n", "")
+    out, err = capfd.readouterr()
+    assert out == f"{tmp_path / 'exported'}\n"
+    assert err.startswith(
+        f"Wrote a Hugging Face folder with a model card to {tmp_path / 'exported'}.\nNext: python -c "
+    )
     assert (tmp_path / "exported" / "heads.py").is_file()
     assert crossling("export", run, "-o", tmp_path / "other", "--as", "xlm-roberta") == 0
     assert json.loads((tmp_path / "other" / "config.json").read_text())["model_type"] == "xlm-roberta"

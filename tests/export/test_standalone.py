@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
@@ -126,25 +125,3 @@ def test_import_crossling_registers_the_models(train: Train, tmp_path: Path) -> 
         "print(type(AutoModel.from_pretrained(sys.argv[1], trust_remote_code=False)).__name__)"
     )
     assert python(program, folder, home=tmp_path) == "CrosslingModel\n"
-
-
-@pytest.mark.parametrize(
-    ("argv", "imports_torch"),
-    [
-        (["/usr/bin/crossling", "pretrain"], False),
-        (["crossling.exe"], False),
-        (["/lib/crossling/__main__.py"], False),
-        (["script.py", "crossling"], True),
-        (["/crossling/script.py"], True),
-        (["-m"], True),  # python -m of another module
-        ([""], True),
-        ([], True),
-    ],
-)
-def test_only_the_command_line_does_not_import_torch(
-    argv: list[str], imports_torch: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import crossling
-
-    monkeypatch.setattr(sys, "argv", argv)
-    assert crossling._is_command_line() == (not imports_torch)

@@ -72,7 +72,7 @@ def test_lab_writes_results_a_page_and_curves(run_lab: RunLab, tmp_path: Path) -
         assert (found["languages"], found["seeds"]) == (3, 2)
     assert "pairs-1" in (out / "report.html").read_text(encoding="utf-8")
     lines = chart_lines((out / "curves.svg").read_text(encoding="utf-8"))
-    assert len(lines) == 6  # two runs, by FLOPs and by steps, and the legend
+    assert len(lines) == 4  # two runs, by FLOPs and by steps
     # Earlier checkpoints are removed.
     assert all(len(list_checkpoints(run / "checkpoints")) == 1 for run in (out / "runs").iterdir() if run.is_dir())
 

@@ -165,8 +165,9 @@ def test_errors_suggest_the_nearest_name(changes: dict[str, Any], message: str, 
 
 
 def test_plan_in_the_documentation_is_valid(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "lab.md").read_text(encoding="utf-8")
-    (tmp_path / "page.json").write_text(page.partition("```json")[2].partition("```")[0], encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "compare-recipes.md").read_text(encoding="utf-8")
+    plan = page.partition("cat > plan.json <<'EOF'\n")[2].partition("EOF\n")[0]
+    (tmp_path / "page.json").write_text(plan, encoding="utf-8")
     [claim] = read_plan(tmp_path / "page.json").claims
     assert claim.differs == ("xlco",)
 

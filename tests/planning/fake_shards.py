@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from crossling.planning.plan_page import DOWNSTREAM
 from crossling.recipes import xlm_e
 from crossling.recipes.recipe import Recipe
 from crossling.sampling import Pair
@@ -27,6 +31,15 @@ def shards_of(counts: dict[Pair, int], text: dict[str, int] | None = None) -> An
     bitexts = [SimpleNamespace(corpus=f"opus.{a}-{b}", languages=(a, b), pairs=n) for (a, b), n in counts.items()]
     manifest = {"text": entries, "pairs": pairs, "multi": {}}
     return SimpleNamespace(path=Path("shards"), manifest=manifest, bitexts=bitexts, vocabulary_size=1000)
+
+
+def hundred_languages() -> tuple[dict[Pair, int], dict[str, int]]:
+    """Return sentence pairs and tokens of 100 languages of very different sizes, with all 4,950 pairs."""
+    rng = np.random.default_rng(0)
+    languages = sorted([*DOWNSTREAM, *(f"x{i:02}" for i in range(79))])
+    size = dict(zip(languages, rng.normal(0, 1.5, len(languages)), strict=True))
+    pairs = {(a, b): 50 + int(np.exp(8 + size[a] + size[b])) for a, b in combinations(languages, 2)}
+    return pairs, {code: int(np.exp(13 + each)) for code, each in size.items()}
 
 
 def recipe(*assignments: str) -> Recipe:

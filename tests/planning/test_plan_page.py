@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 import sys
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from crossling.planning import plan
 from crossling.planning.plan_page import DOWNSTREAM, color_scale, directed_probabilities, plan_tables
 
 from ..html_pages import HtmlPage, is_self_contained
-from .fake_shards import STAR, WORKED, recipe, shards_of
+from .fake_shards import STAR, WORKED, hundred_languages, recipe, shards_of
 
 # ---- the page -----------------------------------------------------------------------------------------------
 
@@ -38,9 +40,11 @@ def test_page_has_all_sections(tmp_path: Path) -> None:
         "Rules for pairs",
         *benchmarks,
         "Text",
+        "Languages in pairs",
         "Pairs",
         "Recipe",
     ]
+    assert {link.removeprefix("#") for link in page.links} <= {*page.anchors}
     text = " ".join(page.text.split())
     assert "3 of the 21 languages of XNLI" in text  # ta and yo are not among them
     assert "5 languages (XY-LENT, Figure 6)" in text
@@ -68,15 +72,37 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert "<script>x" in page.text
 
 
-def test_page_of_a_hundred_languages_is_small(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    languages = [*DOWNSTREAM, *(f"x{i:02}" for i in range(86))]
-    pairs = [pair for pair in combinations(sorted(languages), 2) if rng.random() < 0.85]
-    counts = {pair: int(n) for pair, n in zip(pairs, np.exp(rng.normal(11, 2, len(pairs))), strict=True)}
-    assert len(counts) > 4700
+def test_page_of_a_hundred_languages_is_small_and_readable(tmp_path: Path) -> None:
+    counts, text = hundred_languages()
     out = tmp_path / "page.html"
-    plan(recipe(), shards_of(counts), out)
-    assert out.stat().st_size < 3_000_000
+    planned = plan(recipe(), shards_of(counts, text), out)
+    source = out.read_text(encoding="utf-8")
+    assert len(source.encode()) < 200_000
+    assert min(map(float, re.findall(r'font-size="([\d.]+)"', source))) >= 10
+    header, values = (re.search(rf'data-{name}="([^"]*)"', source) for name in ("header", "values"))
+    assert header
+    assert values
+    rows = unpack_pairs(json.loads(html.unescape(header[1])), base64.b64decode(values[1]))
+    assert len(rows) == 4950
+    for rule, preview in planned.feasible_rules.items():
+        for pair, p in preview.probabilities.items():
+            found = rows["-".join(pair)]
+            assert found["count"] == counts[pair]
+            assert found[rule] == pytest.approx((p, preview.epochs[pair]), rel=1e-4, abs=1e-30)
+
+
+def unpack_pairs(header: dict[str, Any], values: bytes) -> dict[str, dict[str, Any]]:
+    """Read the packed pairs as the script of the page does."""
+    languages, n = header["languages"], header["pairs"]
+    first, second = np.frombuffer(values, "u1", 2 * n).reshape(2, n)
+    count = np.frombuffer(values, ">u4", n, 2 * n)
+    rows = {f"{languages[a]}-{languages[b]}": {"count": c} for a, b, c in zip(first, second, count, strict=True)}
+    for k, (rule, samples) in enumerate(zip(header["rules"], header["samples"], strict=True)):
+        parts = np.frombuffer(values, "u1", 3 * n, 6 * n + 3 * n * k).reshape(n, 3)
+        p = np.concatenate([parts, np.zeros((n, 1), np.uint8)], axis=1).view(">f4")[:, 0]
+        for row, each in zip(rows.values(), p, strict=True):
+            row[rule] = each, samples * each / row["count"]
+    return rows
 
 
 def test_page_needs_an_html_name(tmp_path: Path) -> None:

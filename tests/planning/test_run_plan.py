@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from io import StringIO
 from types import SimpleNamespace
 
@@ -12,11 +13,11 @@ from crossling.core.errors import BadInput
 from crossling.data.batches import Batches
 from crossling.data.example_sampler import sampling_probabilities
 from crossling.data.shards import Shards
-from crossling.planning import plan
+from crossling.planning import plan, run_plan
 from crossling.planning.plan_page import plan_tables
 from crossling.planning.run_plan import PretrainingPlan
-from crossling.planning.sampling_preview import SamplingPreview
 from crossling.recipes.recipe import Recipe
+from crossling.recipes.sampling_preview import SamplingPreview
 from crossling.sampling import Pair, m2m, temperature_sampling, xy_lent
 
 from .fake_shards import STAR, TEXT, WORKED, recipe, shards_of
@@ -203,3 +204,38 @@ def test_focus_without_data_is_refused(shards: Shards, full_recipe: Recipe) -> N
     for off in (["trtd=off", "xlco=off"], ["mrtd=off"]):
         with pytest.raises(BadInput, match=r"sampling\.focus=qad is not in these shards; did you mean 'qa.'"):
             plan(full_recipe.set([*off, "sampling.focus=qad"]), shards)
+
+
+# ---- hardware, and a model to start from ---------------------------------------------------------------------
+
+
+def test_an_assumed_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_plan, "local_accelerator", lambda: None)
+    with pytest.warns(UserWarning, match="no known GPU here, so memory and time are predicted for an H200"):
+        plan(recipe("trtd=off"), shards_of({}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan(recipe("trtd=off"), shards_of({}), gpu="a100")
+
+
+def test_plan_of_an_adaptation_has_the_architecture_of_the_model() -> None:
+    with pytest.warns(UserWarning, match="Other settings are those of small"):
+        planned = plan("rosetta", shards_of(WORKED), init="bundled", set=["steps=100"])
+    assert (planned.recipe.model.layers, planned.recipe.model.width) == (5, 384)
+    own = plan(recipe("trtd=off"), shards_of({}), init="bundled")
+    assert own.recipe.model.width == 384
+    with pytest.raises(BadInput, match="init=bundled: a budget in hours chooses the size itself"):
+        plan("rosetta", shards_of(WORKED), init="bundled", hours=1)
+
+
+def test_only_the_rule_of_the_recipe_has_its_pairs_and_its_problem_printed() -> None:
+    def rendered(*assignments: str) -> str:
+        out = StringIO()
+        Console(file=out, width=160).print(*plan_tables(plan(recipe(*assignments), shards_of(STAR))))
+        return out.getvalue()
+
+    used = rendered()
+    assert "rules for pairs (the recipe uses alpha)" in used
+    assert "should be 67.69%" not in used
+    assert "m2m relaxed %" not in used
+    assert "should be 67.69%" in " ".join(rendered("sampling.pair_rule=xy_lent").split())

@@ -121,9 +121,13 @@ def test_settings_that_the_model_leaves_open_can_be_set(tiny: InitialModel) -> N
     assert (model.dropout, model.token_table, model.cross_attention) == (0.3, "untied", True)
 
 
-def test_other_architectures_take_the_steps_of_base(initial: InitialModel) -> None:
-    chosen = adapt_recipe("xlm_r", initial, assignments=["mlm.length=64"])
-    assert (chosen.steps, chosen.model.layers) == (get_recipe("xlm_r", "base").steps, 3)
+@pytest.mark.parametrize(("width", "size"), [(32, "tiny"), (240, "small"), (384, "small"), (768, "base")])
+def test_other_architectures_take_the_settings_of_the_closest_size(
+    width: int, size: str, initial: InitialModel
+) -> None:
+    with pytest.warns(UserWarning, match=rf"3 layers and hidden size {width}, which is no named size.* of {size};"):
+        chosen = adapt_recipe("xlm_r", like(initial, hidden_size=width), assignments=["mlm.length=64"])
+    assert (chosen.steps, chosen.model.layers) == (get_recipe("xlm_r", size).steps, 3)
     assert (
         adapt_recipe("veco", initial, "ablation", ["ca_mlm.length=64"]).optimizer
         == get_recipe("veco", "ablation").optimizer

@@ -199,13 +199,13 @@ def test_folder_of_a_model_given_as_recipe_is_answered_with_the_command(tmp_path
         ("optimizer.weight_decay=0.1", "weight_decay is called optimizer.decay here. Set optimizer.decay=0.1."),
         ("hidden_size=64", "hidden_size is called model.width here. Set model.width=64."),
         ("recompute=true", "recompute is called gradient_checkpointing here. Set gradient_checkpointing=true."),
-        ("batch_size=32", "Set mlm.tokens=N or mrtd.tokens=N."),
+        ("batch_size=32", "Set mlm.tokens=N, or that of another objective"),
         ("fp16=true", "GPUs train in bfloat16"),
         ("bf16=true", "GPUs train in bfloat16"),
         ("precision=16", "GPUs train in bfloat16"),
         ("gradient_accumulation_steps=4", "Set micro_tokens=N."),
         ("num_train_epochs=3", "Set steps=N."),
-        ("mlm_probability=0.2", "Set mlm.rate=0.15 or mrtd.rate=0.15."),
+        ("mlm_probability=0.2", "Set mlm.rate=0.15, or that of another objective."),
     ],
 )
 def test_conventional_setting_is_answered_with_ours(assignment: str, hint: str) -> None:
@@ -232,7 +232,7 @@ def test_conventional_field_is_answered_with_ours_in_python() -> None:
         recipe.replace(learning_rate=1e-4)
     with pytest.raises(TypeError, match=r"^dropout=0: dropout is called model\.dropout here\. Set model\.dropout=0\.$"):
         recipe.replace(dropout=0)
-    with pytest.raises(TypeError, match=r"^batch_size=32: .* Set mlm\.tokens=N or mrtd\.tokens=N\.$"):
+    with pytest.raises(TypeError, match=r"^batch_size=32: .* Set mlm\.tokens=N, or that of another objective\.$"):
         recipe.replace(batch_size=32)
     with pytest.raises(TypeError, match=r"^bf16=True: GPUs train in bfloat16"):
         recipe.replace(bf16=True)

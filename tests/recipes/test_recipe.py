@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import nn
 
 from crossling.core.errors import BadInput
 from crossling.data.shards import Shards
-from crossling.recipes import xlm, xlm_e, xlm_r
+from crossling.recipes import infoxlm, xlm, xlm_e, xlm_r
 from crossling.recipes.network import build_network, load_run
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
@@ -66,8 +67,8 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
         (["xlco=on", "xlco.layer=-1"], "xlco.layer is -1, the model has layers 0 to 4. Set one of these."),
         (["model.universal_layer=5"], "model.universal_layer is 5, the model has layers 0 to 4. Set one of these."),
         (["model.heads=3"], "model.width is 128, expected a multiple of model.heads = 3."),
-        (["model.heads=0"], "model.heads must be at least 1, found 0."),
-        (["model.layers=0"], "model.layers must be at least 1, found 0."),
+        (["model.heads=0"], "model.heads must be at least 1 and at most 1000000, found 0."),
+        (["model.layers=0"], "model.layers must be at least 1 and at most 1000, found 0."),
         (["steps=0"], "steps must be at least 1, found 0."),
         (["checkpoint_every=0"], "checkpoint_every must be at least 1, found 0."),
         (["log_every=-1"], "log_every must be at least 1, found -1."),
@@ -242,3 +243,23 @@ def test_changes_make_copies(full_recipe: Recipe) -> None:
     assert full_recipe.replace(steps=3).replace(steps=full_recipe.steps) == full_recipe
     assert replace(full_recipe) == full_recipe
     assert full_recipe.set([]) is full_recipe
+
+
+def test_a_setting_that_turns_an_objective_on_is_reported() -> None:
+    with pytest.warns(UserWarning, match=r"xlco is off in xlm_e, and this setting turns it on\. Set xlco=on"):
+        assert xlm_e("tiny").set(["xlco.temperature=0.1"]).xlco is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        xlm_e("tiny").set(["xlco=on", "xlco.temperature=0.1", "xlco=off"])
+
+
+def test_setting_tokens_resets_sequences() -> None:
+    recipe = infoxlm("base")
+    assert recipe.tlm is not None
+    assert recipe.tlm.sequences is not None
+    changed = recipe.set(["tlm.tokens=4096"]).tlm
+    assert changed is not None
+    assert (changed.tokens, changed.sequences) == (4096, None)
+    both = recipe.set(["tlm.tokens=4096", "tlm.sequences=8"]).tlm
+    assert both is not None
+    assert both.batch_setting == "sequences"

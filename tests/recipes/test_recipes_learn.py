@@ -1,7 +1,7 @@
 """Every recipe learns on three synthetic languages: its loss falls and its representations become cross-lingual.
 
 In a few minutes on a CPU word alignment improves before sentence retrieval, for which only contrastive learning has
-enough time. Figures of longer runs are in docs/recipes.md.
+enough time. Figures of longer runs are in docs/concepts/recipes.md.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def test_page_is_valid_and_self_contained(folder: Path, tmp_path: Path) -> None:
     text = out.read_text(encoding="utf-8")
     page = HtmlPage(text)
     assert is_self_contained(text)
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1  # that of the page, which sorts tables
     assert page.text.count(EVIL) >= 5
     headings = ["Runs", "Training", "Layer by layer", "Language by language", "Task by task"]
     examples = ["Word alignment", "Nearest translations", "Replaced token detection"]
@@ -227,7 +227,8 @@ def test_scores_of_fine_tuned_models_belong_to_their_base_model(scored_runs: Pat
 
 
 def test_page_with_all_sections(scored_runs: Path, tmp_path: Path) -> None:
-    page = HtmlPage(report([scored_runs], tmp_path / "report.html").read_text(encoding="utf-8"))
+    source = report([scored_runs], tmp_path / "report.html").read_text(encoding="utf-8")
+    page = HtmlPage(source)
     assert page.headings == [
         *("Leaderboard", "Runs", "Training", "Layer by layer", "Task by task", "Significance"),
         *("Language families", "Languages by training data", "Before and after continued training"),
@@ -240,7 +241,30 @@ def test_page_with_all_sections(scored_runs: Path, tmp_path: Path) -> None:
     assert "XLM-E, Table 1" in text
     assert "3 seeds" in text
     assert "xlm_e 30 3M" in text
-    assert "continued − base" in text
+    assert "All 2 tests" in text
+    assert "title=" not in source  # every value is on the page itself, not only under the pointer
+    assert "Values with intervals, and conditions" in text
+    assert re.search(r"sw \d+\.\d\d ± \d+\.\d\d, median \d+\.\d\d, 3 seeds; 95% interval \d", text)
+    assert "Languages of every group, and conditions" in text
+
+
+def test_contents_link_to_every_section(scored_runs: Path, tmp_path: Path) -> None:
+    page = HtmlPage(report([scored_runs], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert len(page.anchors) == len({*page.anchors})
+    targets = {link.removeprefix("#") for link in page.links}
+    assert targets <= {*page.anchors}
+    assert {"leaderboard", "runs", "task-by-task", "xnli", "tatoeba-en-to-xx", "significance", "footnotes"} <= targets
+    text = " ".join(page.text.split())
+    assert text.index("Contents Leaderboard Fine-tuned on English") < text.index("How cross-lingual is it? base")
+
+
+def test_more_runs_than_colours_are_grey(tmp_path: Path) -> None:
+    values = [10.0, 80.0, 20.0, 70.0, 30.0, 60.0, 50.0, 40.0]
+    scores.add_scores(tmp_path / "scores.jsonl", [row(f"m{k}", 0, value) for k, value in enumerate(values)])
+    page = report([tmp_path], tmp_path / "r.html").read_text(encoding="utf-8")
+    cards = re.findall(r'card run" style="--run: var\(--run-(\d)\)">\s*<h3>(m\d)', page)
+    assert cards == [*zip("60612345", [f"m{k}" for k in range(8)], strict=True)]  # m0 and m2 are the worst
+    assert "--run-6: #808080" in page
 
 
 def test_leaderboards_have_only_columns_of_the_runs(scored_runs: Path) -> None:

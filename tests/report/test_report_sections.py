@@ -16,7 +16,7 @@ from .score_folders import row
 
 ON_DEV = {"cola", "sst2", "mrpc", "qqp", "stsb", "qnli", "rte", "mnli", "mnli-mismatched", "squad2", "tydiqa"}
 NOT_SHOWN = {"XLM-E, Table 2", "XLM-E, §4.7 (Figure 3)", "XY-LENT, Table 2", "XY-LENT, Table 6"}
-DOCS = Path(__file__).parents[2] / "docs/report.md"
+DOCS = Path(__file__).parents[2] / "docs/tutorials/read-a-report.md"
 
 
 def cards(rows: list[dict[str, Any]]) -> list[MetricCard]:

@@ -79,7 +79,7 @@ def test_folder_without_task_data_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [(47, 24, 24), (48, 23, 24), (48, 24, 0)])
 def test_too_few_examples_are_refused(sizes: tuple[int, int, int]) -> None:
-    with pytest.raises(BadInput, match=r"=[0-9]+: expected at least [0-9]+ examples\.$"):
+    with pytest.raises(BadInput, match=r"must be at least [0-9]+, found [0-9]+\.$"):
         ExampleCounts(*sizes)
 
 
@@ -94,7 +94,7 @@ def test_command_has_options_for_the_sizes(
         return int(ended.value.code or 0)
 
     assert crossling("--dev", "1") == 2
-    assert "dev=1: expected at least 24 examples." in capsys.readouterr().err
+    assert "examples: dev must be at least 24, found 1." in capsys.readouterr().err
     assert crossling("--train", "60", "--test", "36", "--json") == 0
     card = json.loads(capsys.readouterr().out)
     assert card["examples"] == {"train": 60, "dev": 24, "test": 36}

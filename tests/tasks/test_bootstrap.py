@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from crossling.tasks import bootstrap
-from crossling.tasks.bootstrap import bootstrap_interval, bootstrap_intervals, bootstrap_values, paired_test
+from crossling.tasks.bootstrap import (
+    PairedDifference,
+    ValueFunction,
+    bootstrap_interval,
+    bootstrap_intervals,
+    bootstrap_values,
+    paired_tests,
+)
 
 
 def proportion(sums: np.ndarray) -> np.ndarray:
@@ -17,6 +26,11 @@ def f1(sums: np.ndarray) -> np.ndarray:
 
 def statistics_of(correct: np.ndarray) -> np.ndarray:
     return np.stack([correct, np.ones_like(correct)], axis=1).astype(float)
+
+
+def paired_test(value: ValueFunction, *arguments: Any, resamples: int = 1000) -> PairedDifference:
+    """Return the difference of the means over languages."""
+    return paired_tests(value, *arguments, resamples=resamples)[0]
 
 
 def test_bootstrap_values_equal_those_of_a_slow_loop() -> None:
@@ -119,3 +133,23 @@ def test_p_is_two_sided() -> None:
     assert better.value == -worse.value == pytest.approx(40)
     assert better.p == pytest.approx(112 / 1024, abs=0.01)
     assert worse.p == pytest.approx(112 / 1024, abs=0.01)
+
+
+def test_every_language_has_the_difference_of_a_test_on_it_alone() -> None:
+    rng = np.random.default_rng(0)
+    first, second = (
+        np.stack([statistics_of(rng.random(40) < p) for p in ps], axis=1) for ps in ((0.2, 0.9), (0.8, 0.9))
+    )
+    mean, (clear, unclear) = paired_tests(proportion, [first], [second])
+    assert (clear.value + unclear.value) / 2 == pytest.approx(mean.value)
+    assert clear.p < 0.01 < 0.05 < unclear.p
+    alone = paired_test(proportion, [first[:, 0]], [second[:, 0]])
+    assert (alone.value, alone.low, alone.high) == pytest.approx((clear.value, clear.low, clear.high))
+
+
+def test_p_values_are_never_printed_as_zero() -> None:
+    zeros, ones = statistics_of(np.zeros(50)), statistics_of(np.ones(50))
+    assert paired_test(proportion, [zeros], [ones]).p_text == "p < 0.001"
+    assert paired_test(proportion, [zeros], [ones], resamples=10_000).p_text == "p < 0.0001"
+    assert paired_test(proportion, [ones], [ones]).p_text == "p = 1.000"
+    assert PairedDifference(1.0, 0.0, 2.0, 2 / 1001).p_text == "p = 0.002"

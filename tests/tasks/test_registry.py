@@ -133,14 +133,14 @@ def test_every_entry_is_consistent() -> None:
         assert bool(dataset.labels) != (dataset.task_type == "qa" or dataset.is_regression)
 
 
-def test_the_documentation_lists_every_dataset_with_its_metrics() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    table = text.partition("| set | files |")[2].splitlines()[2:]
+def test_the_documentation_lists_every_metric_and_the_check_of_every_dataset() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "datasets.md").read_text(encoding="utf-8")
+    table = text.partition("| data set | files | examples | check |")[2].splitlines()[2:]
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table]
-    assert {row[0].strip("`"): row[3] for row in cells} == {
-        name: ", ".join(dataset.metrics) for name, dataset in DATASETS.items()
-    }
-    assert all(f"| `{name}`" in text or f"`{name}`" in text.partition("## Settings")[0] for name in METRICS)
+    assert [row[0].strip("`") for row in cells] == [*DATASETS]
+    assert all(row[2] and row[3] for row in cells)
+    metrics = text.partition("## Metrics")[2].partition("## Default settings")[0]
+    assert all(f"`{name}`" in metrics for name in METRICS)
 
 
 def test_unknown_names_get_a_suggestion() -> None:

@@ -79,12 +79,12 @@ class RankedCorpus:
         return asdict(self)
 
 
-def audit(run: str | os.PathLike[str], shards: Shards | None = None) -> list[RankedCorpus]:
+def audit(run: str | os.PathLike[str], shards: Shards | str | os.PathLike[str] | None = None) -> list[RankedCorpus]:
     """Rank the corpora of a run by their losses.
 
     Args:
         run: Folder of a run that was trained with `dro`.
-        shards: Shards of the run, to count copies and repeated rows too.
+        shards: Shards of the run, or their folder, to count copies and repeated rows too.
 
     Returns:
         All evaluated corpora, the hardest first.
@@ -97,6 +97,7 @@ def audit(run: str | os.PathLike[str], shards: Shards | None = None) -> list[Ran
         ...     print(corpus.name, corpus.deviation)
     """
     run = Path(run)
+    shards = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
     rows = read_resampling_log(run)
     if not rows:
         raise BadInput(_missing_log_message(run))

@@ -42,6 +42,7 @@ SYNTHETIC_VOCABULARY_SIZE = 2000
 CHARACTERS = 2_000_000  # of the vocabulary's training sample: its quality does not matter here
 SECONDS = 5.0  # per measurement
 LINES = 50_000  # tokenized by both
+MEMORY_LINES = 20_000  # of the smaller corpus whose memory is measured
 STEP_TOKENS = 1_048_576
 
 
@@ -159,7 +160,9 @@ def _memory(here: Path) -> Iterator[BenchRow]:
 
 def _text(folder: Path, times: int) -> Path:
     (folder / "text").mkdir(parents=True)
-    lines = "".join(f"a line number {n} of no importance\n" + ("\n" if n % 50 == 0 else "") for n in range(20_000))
+    lines = "".join(
+        f"a line number {n} of no importance\n" + ("\n" if n % 50 == 0 else "") for n in range(MEMORY_LINES)
+    )
     with gzip.open(folder / "text" / "en.txt.gz", "wt", encoding="utf-8", compresslevel=1) as file:
         for _ in range(times):
             file.write(lines)

@@ -24,13 +24,13 @@ from transformers import XLMRobertaModel
 
 from crossling.bench.peers import xlm_r_config
 from crossling.bench.workload import BenchRow, BenchSetup
+from crossling.core.hub import quiet_transformers
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.retrieval import RetrievalPair, read_tatoeba
 from crossling.inference.hidden_states import TOKENS_PER_BATCH
 from crossling.inference.load import load
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
-from crossling.model.pretrained import quiet_transformers
 from crossling.synthetic import synth
 from crossling.vocabulary.build_vocabulary import vocab
 from crossling.vocabulary.vocabulary import Vocabulary

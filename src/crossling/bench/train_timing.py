@@ -18,10 +18,10 @@ from torch.utils.data import DataLoader
 from crossling.bench.workload import BenchSetup, Measurement
 from crossling.data.batches import StepWork
 from crossling.data.shards import SHARD_FORMAT, Shards, TokenizedBitext, TokenizedSentences
-from crossling.planning.sampling_preview import preview_loads, preview_pairs, preview_text
 from crossling.recipes.network import build_meta_network, build_network, flops_per_token, make_batches
 from crossling.recipes.pretrain import enable_gradient_checkpointing
 from crossling.recipes.recipe import Recipe
+from crossling.recipes.sampling_preview import preview_loads, preview_pairs, preview_text
 from crossling.train.parallel import ParallelNetwork
 from crossling.train.step import Schedule, TrainStep
 from crossling.vocabulary.vocabulary import EOS, UNK

@@ -112,7 +112,7 @@ EXAMPLE_CHARACTERS = 100
 def summary_tables(report: dict[str, Any]) -> Iterator[RenderableType]:
     """Yield tables and notes to print."""
     rows = report["corpora"]
-    yield _corpora_table(rows, "kept" if "files" in report else "no reason")
+    yield _corpora_table(rows, "kept" if "files" in report else "no finding")
     yield from _largest_findings(rows)
     detected: Counter[str] = Counter()
     for row in rows:
@@ -124,7 +124,9 @@ def summary_tables(report: dict[str, Any]) -> Iterator[RenderableType]:
             sorted({language for row in rows for language in row["languages not checked"]})
         ),
         "Pairs that are also in another corpus": _format_counts(_count_repeated(rows)),
-        "Languages with few pairs": _format_counts(report.get("languages with few pairs", {})),
+        f"Languages with fewer than {MIN_PAIRS:,} pairs, which crossling clean --min-pairs drops": _format_counts(
+            report.get("languages with few pairs", {})
+        ),
         "Languages with too few pairs, removed from the bitext": _format_counts(
             report.get("languages with too few pairs", {})
         ),

@@ -38,7 +38,7 @@ ONLY_LANGUAGE = "no other language left"  # reason to remove the last language o
 def clean(
     corpora: Corpora | str | os.PathLike[str],
     out: str | os.PathLike[str],
-    rules: Rules,
+    rules: Rules | None = None,
     *,
     workers: int = 1,
     share: Share | None = None,
@@ -48,7 +48,7 @@ def clean(
     Args:
         corpora: Corpora to clean, or their folder. They are not changed.
         out: Folder for the cleaned corpora and the report cleaning.json.
-        rules: Rules to apply.
+        rules: Rules to apply. At least one is needed.
         workers: Worker processes.
         share: Do only this share of the work. All machines use the same `out`.
 
@@ -65,7 +65,10 @@ def clean(
     """
     if not rules:
         names = ", ".join(field.name for field in fields(Rules))
-        raise BadInput(f"rules: none is chosen, so nothing would be dropped. Choose from {names}.")
+        raise BadInput(
+            f"rules: none is chosen, so nothing would be dropped. Choose from {names}: in Python"
+            " Rules(duplicates=True), on the command line --duplicates or --all."
+        )
     out = Path(out)
     survey = CorpusSurvey(open_corpora(corpora), rules, True, out)
     if report := _find_finished(survey, out):

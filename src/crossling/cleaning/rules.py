@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from crossling.cleaning.duplicates import remove_digits, text_weight
 from crossling.cleaning.language_id import LanguageChecker, are_similar_languages
 from crossling.core.errors import BadInput
+from crossling.core.settings import AT_LEAST_1, Bounds, check_bounds
 
 
 class Reason(StrEnum):
@@ -81,9 +82,9 @@ class Rules:
     near_copies: bool = False
     duplicates: bool = False
     near_duplicates: bool = False
-    many_to_one: int | None = None
-    ratio: float | None = None
-    min_pairs: int | None = None
+    many_to_one: Annotated[int | None, AT_LEAST_1] = None
+    ratio: Annotated[float | None, Bounds(more_than=1, less_than=math.inf)] = None
+    min_pairs: Annotated[int | None, AT_LEAST_1] = None
     against: Path | None = None
 
     def __post_init__(self) -> None:
@@ -91,12 +92,7 @@ class Rules:
             raise BadInput(
                 f"length={self.length[0]}:{self.length[1]}: expected MIN:MAX with MIN up to MAX, such as 2:10000."
             )
-        if self.ratio is not None and not (math.isfinite(self.ratio) and self.ratio > 1):
-            raise BadInput(f"ratio={self.ratio}: expected a number above 1, such as 4 for lengths up to 1:4.")
-        if self.many_to_one is not None and self.many_to_one < 1:
-            raise BadInput(f"many_to_one={self.many_to_one}: expected at least 1 translation of a text.")
-        if self.min_pairs is not None and self.min_pairs < 1:
-            raise BadInput(f"min_pairs={self.min_pairs}: expected at least 1 pair of a language.")
+        check_bounds(self, "rules")
 
     def __bool__(self) -> bool:
         return self != Rules()

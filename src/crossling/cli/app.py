@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -53,6 +54,13 @@ GROUPS: dict[str, dict[Callable[..., None], str]] = {
     },
 }
 
+# Settings that are often given as options of pretrain, plan and finetune.
+SETTING_NAMES = {
+    *("steps", "lr", "seed", "epochs", "batch", "length", "warmup", "checkpoint_every", "log_every", "micro_tokens"),
+    *("learning_rate", "batch_size", "max_steps", "max_length", "warmup_steps", "weight_decay", "num_train_epochs"),
+}
+PRECISION_NAMES = {"precision", "fp16", "bf16", "dtype", "mixed_precision", "amp"}
+_PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32."
 # A full, read-only or otherwise unwritable disk.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 # A path that cannot be an output: a file in place of a folder, for example.
@@ -60,7 +68,18 @@ WRONG_PATH = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, err
 
 
 class PlainHelpCommand(TyperCommand):
-    """Command whose help shows metavariables without Python types."""
+    """Command whose help shows metavariables without Python types, and whose usage errors state the fix."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line. Add to an error what the missing option is, or the setting that was meant."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # of click, which typer may bundle under another name
+            hint = _usage_hint(self, error, given)
+            if hint:
+                raise BadInput(f"{self.name}: {hint}") from None
+            raise
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """Write the usage line."""
@@ -75,6 +94,27 @@ class PlainHelpCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl([(re.sub(r" <.*>", "", name), text) for name, text in records])
+
+
+def _usage_hint(command: TyperCommand, error: Exception, given: list[str]) -> str:
+    """Return the problem and the fix of a usage error, or nothing if the own message of the error is enough."""
+    kind, has_set = type(error).__name__, any("--set" in parameter.opts for parameter in command.params)
+    if kind == "NoSuchOption" and has_set:
+        option = str(getattr(error, "option_name", ""))
+        setting = option.lstrip("-").replace("-", "_")
+        value = next((after for word, after in pairwise(given) if word == option), "VALUE")
+        if setting in SETTING_NAMES:
+            return f"{option} is no option. Settings are given as --set {setting}={value}."
+        if setting in PRECISION_NAMES:
+            return f"{option} is no option. {_PRECISION} Omit it."
+    if kind == "MissingParameter" and (parameter := getattr(error, "param", None)) is not None:
+        name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar
+        return f"{name} is missing. {parameter.help} See crossling {command.name} --help."
+    if kind == "UsageError" and "extra argument" in str(error) and has_set:
+        extra = [word for before, word in pairwise(given) if "=" not in before and word.isalnum()]
+        if "--set" in given and extra:
+            return f"{extra[-1]}: unexpected. Settings have the form --set KEY=VALUE, for instance --set steps=1000."
+    return ""
 
 
 class CommandGroups(TyperGroup):

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import crossling as xl
+from crossling.cli.closing import finish, training_command, unused, vocab_command
 from crossling.cli.options import CorporaFolder, Json, Out, Seed, ShareOption, Workers, flag, option
 from crossling.core.errors import BadInput, Failed
 
@@ -52,6 +53,8 @@ def synth(
         table.add_row(*map(str, cells), f"{language['sentences']:,}")
     Console().print(table)
     print(f"Text and bitext are in {out / 'corpora'}, benchmarks in {out / 'data'}")
+    lines = sum(language["sentences"] for language in card["languages"])
+    finish(f"Wrote {_counted(len(card['languages']), 'language')} to {out}.", vocab_command(out / "corpora", lines))
 
 
 def check(
@@ -77,6 +80,15 @@ def check(
         raise BadInput(f"{corpora}: incomplete shards. Run crossling tokenize again.")
     report = xl.check(corpora, against=against, out=out, workers=workers, share=_parse_share(share))
     _print_cleaning_report(report, json_, f"{out}: part {share} is done. The last part writes {REPORT}.")
+    if report is None:
+        return
+    written = f"Wrote the report to {out / REPORT}." if out else f"Read {_rows(report, 'read'):,} rows; wrote nothing."
+    if _rows(report, "kept") == _rows(report, "read"):
+        finish(written, vocab_command(corpora, _rows(report, "kept")), json=json_)
+        return
+    cleaned = unused(Path(f"{corpora.rstrip('/')}-clean" if "://" not in corpora else "clean"))
+    benchmarks = ["--against", against] if against else []
+    finish(written, ["clean", corpora, "--all", *benchmarks, "-o", cleaned], json=json_)
 
 
 def clean(
@@ -122,6 +134,9 @@ def clean(
     report = xl.clean(corpora, out, rules, workers=workers, share=_parse_share(share))
     part_done = f"{out}: part {share} is done. The last part writes the corpora and {REPORT}."
     _print_cleaning_report(report, json_, part_done)
+    if report is not None:
+        kept, read = _rows(report, "kept"), _rows(report, "read")
+        finish(f"Wrote {kept:,} of {read:,} rows to {out}.", vocab_command(out, kept), json=json_)
 
 
 def vocab(
@@ -168,6 +183,9 @@ def vocab(
         print(json.dumps(report))
     else:
         _print_vocabulary(report)
+    shards = unused(out.parent / "shards")
+    command = ["tokenize", corpora, "--vocab", out, "-o", shards]
+    finish(f"Wrote a vocabulary of {report['size']:,} entries to {out}.", command, json=json_)
 
 
 def tokenize(
@@ -201,10 +219,19 @@ def tokenize(
         for reason, lines in entry["dropped"].items():
             print(f"{place}: {lines:,} lines dropped ({reason})", file=sys.stderr)
     tokens = sum(entry["tokens"] for entry in manifest["text"].values())
-    print(
-        f"{out}: text in {len(manifest['text'])} languages ({tokens:,} tokens), {len(manifest['pairs'])} bitexts,"
-        f" {len(manifest['multi'])} multi-way sets"
-    )
+    pairs = sum(bitext.pairs for bitext in shards.bitexts)
+    counts = [
+        f"text in {_counted(len(manifest['text']), 'language')} ({tokens:,} tokens)",
+        f"{_counted(len(manifest['pairs']), 'bitext')} and {_counted(len(manifest['multi']), 'multi-way set')}"
+        f" ({pairs:,} sentence pairs)",
+    ]
+    print(f"{out}: {', '.join(counts)}")
+    commands = (training_command(verb, out, manifest) for verb in ("plan", "pretrain"))
+    finish(f"Wrote shards with their vocabulary to {out}.", *commands)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _parse_share(share: str | None) -> xl.Share | None:
@@ -220,7 +247,7 @@ def _check_shards(folder: Path) -> None:
     print(f"{folder}: all checksums of {len(shards.entries())} corpora are right")
 
 
-def _print_cleaning_report(report: dict[str, object] | None, json_: bool, part_done: str) -> None:
+def _print_cleaning_report(report: dict[str, Any] | None, json_: bool, part_done: str) -> None:
     """Print a report, or `part_done` if there is none yet."""
     from crossling.cleaning.check import summary_tables
 
@@ -231,6 +258,11 @@ def _print_cleaning_report(report: dict[str, object] | None, json_: bool, part_d
     else:
         for table in summary_tables(report):
             Console().print(table)
+
+
+def _rows(report: dict[str, Any], count: str) -> int:
+    """Return the rows of all corpora in a report: read, or kept."""
+    return sum(row[count] for row in report["corpora"])
 
 
 def _print_vocabulary(report: dict[str, Any]) -> None:

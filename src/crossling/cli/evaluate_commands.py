@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import crossling as xl
+from crossling.cli.closing import finish, this_command, unused
+from crossling.cli.layer_tables import ModelLayers, print_training_free
 from crossling.cli.options import Data, Json, Pooling, argument, check_model, flag, option
-from crossling.cli.score_tables import print_by_language, print_scores
+from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
 
 
@@ -46,7 +48,7 @@ def evaluate(
     chosen = languages.split(",") if languages else None
     at = _layer_numbers(layers) if layers else None
     request = EvaluationRequest(
-        tasks=task.split(","),
+        tasks=list(dict.fromkeys(task.split(","))),
         data=data,
         out=out,
         languages=chosen,
@@ -62,13 +64,21 @@ def evaluate(
     check_model(model)
     from crossling.evaluate.evaluate import evaluate_request
 
-    rows = evaluate_request(xl.load(model) if request.training_free or model is None else model, request)
+    encoder = xl.load(model) if request.training_free or model is None else None
+    rows = evaluate_request(encoder or model or "", request)
     if json_:
         for row in rows:
             print(json.dumps(row))
+        return
+    if encoder is not None:
+        own = ModelLayers(encoder.num_layers, encoder.universal_layer)
+        print_training_free([row for row in rows if "layer" in row], own)
+    print_by_language([row for row in rows if "layer" not in row])
+    if out is not None:
+        page = out / "report.html"
+        finish(f"Wrote {len(rows):,} rows to {out / 'scores.jsonl'}.", ["report", out, "-o", page])
     else:
-        print_scores(rows)
-        print_by_language([row for row in rows if "layer" not in row])
+        finish("Wrote nothing. With -o the rows are kept.", this_command("-o", unused(Path("scores"))))
 
 
 def _layer_numbers(layers: str) -> list[int]:
@@ -88,4 +98,8 @@ def report(
 
     Example: crossling report runs/xlm_e runs/xlm tuned -o report.html
     """
-    print(xl.report(folders, out))
+    written = xl.report(folders, out)
+    print(written)
+    tables = written.with_suffix(".md")
+    beside = f", and its tables to {tables}" if tables != written else ""
+    finish(f"Wrote the page to {written}{beside}.", f"open {written} in a browser." if beside else f"read {written}.")

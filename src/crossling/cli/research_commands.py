@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 import crossling as xl
+from crossling.cli.closing import finish, this_command, unused
 from crossling.cli.options import Json, Out, OutFile, Seed, argument, option
-from crossling.cli.score_tables import print_scores
+from crossling.cli.score_tables import print_means
 from crossling.core.progress import format_duration, print_status
 
 if TYPE_CHECKING:
@@ -31,8 +32,15 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
         for row in rows:
             print(json.dumps(row))
     else:
-        print_scores(rows)
+        print_means(rows)
         print(f"\nOpen {out / 'report.html'}")
+    run, data = out / "with-bitext", out / "synth" / "data"
+    finish(
+        f"Wrote two models, their scores and {out / 'report.html'}.",
+        ["evaluate", run, "--task", "tatoeba,word-alignment", "--data", data],
+        ["export", run, "-o", unused(out / "exported")],
+        json=json_,
+    )
 
 
 def lab(
@@ -58,6 +66,12 @@ def lab(
         if table.row_count:
             Console().print(table)
     print(out / "results.md")
+    page = out / "report.html"
+    is_complete = page.is_file()  # written once all runs are finished
+    finish(
+        f"Wrote {out / 'results.md'}, {out / 'lab.json'} and {len(comparison['runs'])} runs to {out}.",
+        f"open {page} in a browser." if is_complete else ["report", out / "runs", "-o", unused(out / "runs.html")],
+    )
 
 
 def _run_table(comparison: Mapping[str, Any]) -> Table:
@@ -105,7 +119,7 @@ def audit(
     """
     from crossling.core.files import write_json
 
-    groups = xl.audit(run, xl.Shards.open(shards) if shards else None)
+    groups = xl.audit(run, shards)
     if out is not None:
         write_json(out, [group.dump() for group in groups])
     if json_:
@@ -118,6 +132,9 @@ def audit(
         _print_groups("easiest last: copies, repeats?", easy)
     if out is not None:
         print(out)
+    written = f"Wrote {len(groups)} corpora to {out}." if out else f"Ranked {len(groups)} corpora; wrote nothing."
+    keep = [this_command("-o", unused(Path("audit.json")))] if out is None else []
+    finish(written, *keep, "read the lines of the corpora at both ends, then remove the damaged ones and train again.")
 
 
 def _group_label(name: str) -> str:

@@ -11,7 +11,6 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from crossling.report.analysis import TaskScore
-    from crossling.tasks.scores import LayerSummary
 
 Row = dict[str, Any]
 
@@ -54,46 +53,13 @@ def _add_means(table: Table, split: str, scores: Sequence[TaskScore]) -> None:
         table.add_row("deviation", *(f"{score.seeds.deviation:.2f}" for score in scores))
 
 
-def print_scores(rows: Sequence[Row]) -> None:
-    """Print means over languages and directions: by layer where every layer was scored, else by metric."""
-    from crossling.evaluate.retrieval import group_by_paper_list
+def print_means(rows: Sequence[Row]) -> None:
+    """Print one row for each model and metric: the mean over languages and directions at the best layer."""
     from crossling.tasks.scores import summarize_layers
 
-    by_layer: dict[tuple[str, ...], list[LayerSummary]] = {}
-    fixed_layer: list[LayerSummary] = []
-    for mean in summarize_layers([*rows, *group_by_paper_list(rows)]):
-        if 0 in mean.by_layer:
-            by_layer.setdefault((_task_name(mean), mean.metric, mean.protocol), []).append(mean)
-        else:
-            fixed_layer.append(mean)
-    for (name, metric, protocol), means in by_layer.items():
-        layers = sorted({layer for mean in means for layer in mean.by_layer})
-        table = Table("model", *map(str, layers), title=f"{name}: {metric} ({protocol}) by layer, mean, %")
-        for mean in means:
-            cells = [f"{mean.by_layer[layer]:.1f}" if layer in mean.by_layer else "" for layer in layers]
-            marked = zip(layers, cells, strict=True)
-            table.add_row(
-                mean.model, *(f"[bold]{cell}[/]" if layer == mean.best_layer else cell for layer, cell in marked)
-            )
-        Console().print(table)
-    metrics: dict[str, tuple[str, ...]] = {
-        task: tuple(dict.fromkeys(mean.metric for mean in fixed_layer if mean.task == task))
-        for task in dict.fromkeys(mean.task for mean in fixed_layer)
-    }
-    for columns in dict.fromkeys(metrics.values()):
-        _print_fixed_layer([mean for mean in fixed_layer if metrics[mean.task] == columns], columns)
-
-
-def _print_fixed_layer(means: Sequence[LayerSummary], metrics: Sequence[str]) -> None:
-    values: dict[tuple[str, str, str, int], dict[str, float]] = {}
-    for mean in means:
-        for layer, value in mean.by_layer.items():
-            values.setdefault((mean.model, _task_name(mean), mean.protocol, layer), {})[mean.metric] = value
-    table = Table("model", "task", "protocol", "layer", *metrics, title="At the layer of the protocol: mean, %")
-    for (*names, layer), row in values.items():
-        table.add_row(*names, str(layer), *(f"{row[metric]:.1f}" if metric in row else "" for metric in metrics))
+    table = Table("model", "task", "metric", title="Mean over languages at the best layer, %", title_justify="left")
+    for heading in ("layer", "mean"):
+        table.add_column(heading, justify="right")
+    for best in summarize_layers(rows):
+        table.add_row(best.model, best.task, best.metric, str(best.best_layer), f"{best.best:.1f}")
     Console().print(table)
-
-
-def _task_name(mean: LayerSummary) -> str:
-    return mean.task if mean.split == "test" else f"{mean.task} {mean.split}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
 
 import crossling as xl
+from crossling.cli.closing import Command, finish, python_command, repeated_option, unused
 from crossling.cli.options import Json, Out, Recipe, Set, ShardsFolder, Size, argument, check_model, flag, option
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
@@ -20,6 +22,7 @@ def plan(
     out: Annotated[Path | None, option("FILE", "Write an HTML page with all figures.", "-o", "--out")] = None,
     size: Size = None,
     set_: Set = None,
+    init: Annotated[str | None, option("MODEL", "Model that the run will be initialized from.")] = None,
     hours: Annotated[float | None, option("H", "Choose the size and steps that fit this budget.")] = None,
     gpus: Annotated[int, option("N", "Number of GPUs.", min=1)] = 1,
     gpu: Annotated[
@@ -32,11 +35,14 @@ def plan(
 
     Example: crossling plan xlm_e --shards shards --set sampling.pair_rule=xy_lent -o plan.html
 
+    The epochs of an adaptation: crossling plan rosetta --shards shards --init bundled --set steps=150
+    --set optimizer.warmup=0.1 --set sampling.focus=is
+
     The size and steps for a day on two GPUs: crossling plan xlm_e --shards shards --hours 24 --gpus 2 --gpu a100
     """
     from crossling.planning.plan_page import budget_table, plan_tables
 
-    planned = xl.plan(recipe, shards, out, size=size, set=set_ or [], hours=hours, gpus=gpus, gpu=gpu)
+    planned = xl.plan(recipe, shards, out, size=size, set=set_ or [], init=init, hours=hours, gpus=gpus, gpu=gpu)
     if json_:
         print(json.dumps(planned.dump()))
         return
@@ -47,6 +53,13 @@ def plan(
         print(planned.budget.command)
     if out is not None:
         print(f"Open {out}")
+    written = f"Wrote the plan to {out}." if out else "Planned; trained and wrote nothing."
+    if planned.budget:
+        finish(written, planned.budget.command)
+    else:
+        given = [*(["--size", size] if size else []), *(["--init", init] if init else [])]
+        given += repeated_option("--set", set_)
+        finish(written, ["pretrain", recipe, "--shards", shards, *given, "-o", unused(Path("run"))])
 
 
 def pretrain(
@@ -76,7 +89,8 @@ def pretrain(
 
     On 8 GPUs: torchrun --nproc-per-node 8 -m crossling pretrain xlm_e --shards shards -o run
 
-    Adapt XLM-R: crossling pretrain infoxlm --shards shards -o run --init xlm-roberta-base --set sampling.focus=si
+    Adapt a model: crossling pretrain rosetta --shards shards -o run --init bundled --set sampling.focus=is
+    --set steps=150 --set optimizer.warmup=0.1 --set xlco.pairs=64 --set mlm.tokens=256 --set tlm.tokens=256
     """
     from crossling.core.distributed import is_main_process, process_group
     from crossling.evaluate.probes import make_probe_tables
@@ -101,6 +115,13 @@ def pretrain(
             for table in make_probe_tables(out / "metrics.jsonl"):
                 Console().print(table)
         print(out)
+        finish(f"Wrote checkpoints, metrics.jsonl and the vocabulary to {out}.", *_after_pretraining(out, probe))
+
+
+def _after_pretraining(run: Path, data: Path | None) -> list[Command]:
+    score: Command = ["evaluate", run, "--task", "tatoeba", "--data", data, "-o", run]
+    share: Command = ["export", run, "-o", unused(run.with_name(f"{run.name}-exported"))]
+    return [score, share] if data else [share, ["report", run, "-o", unused(run.with_name(f"{run.name}.html"))]]
 
 
 def finetune(
@@ -171,6 +192,16 @@ def finetune(
         else:
             print_by_language(rows)
             print(out)
+        finish(f"Wrote the model and its scores to {out}.", *_after_finetuning(out, task, directions), json=json_)
+
+
+def _after_finetuning(out: Path, task: str, directions: str | None) -> list[Command | str]:
+    commands: list[Command | str] = [["report", out, "-o", unused(out.with_name(f"{out.name}.html"))]]
+    if task == "translation" and directions:
+        target = directions.split(",")[0].partition("-")[2]
+        translate = shlex.join(["crossling", "translate", str(out), "-", "--to", target])
+        commands.insert(0, f"echo 'A dog runs.' | {translate}")
+    return commands
 
 
 def _key_and_value(assignment: str) -> tuple[str, str]:
@@ -194,4 +225,7 @@ def export(
 
     A small file: crossling export run -o exported --precision int8 --layers 6
     """
-    print(xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers))
+    written = xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers)
+    print(written)
+    program = f"import crossling as xl; print(xl.load({str(written)!r}).encode(['a sentence', 'ein Satz']).shape)"
+    finish(f"Wrote a Hugging Face folder with a model card to {written}.", python_command(program))

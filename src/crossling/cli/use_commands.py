@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import crossling as xl
+from crossling.cli.closing import finish, python_command, this_command, unused
 from crossling.cli.options import Json, Layer, Model, Pooling, argument, check_model, flag, option
 from crossling.core.errors import BadInput
+
+GOOD_MARGIN = 1.05  # threshold of ratio margins above which most pairs are translations
 
 
 def align(
@@ -56,6 +60,8 @@ def embed(
     written = xl.encode_file(xl.load(model), file, out, layer=layer, pooling=pooling, half=half)
     rows, width = read_vectors(written).shape
     print(json.dumps({"out": str(written), "sentences": rows, "width": width}) if json_ else written)
+    program = python_command(f"import numpy as np; print(np.load({str(written)!r}).shape)")
+    finish(f"Wrote {rows:,} vectors of width {width} to {written}.", program, json=json_)
 
 
 def mine(
@@ -97,11 +103,16 @@ def mine(
         vectors=(vectors[0], vectors[1]) if vectors else None,
         faiss=faiss,
     )
+    found = 0
     for pair in pairs:
+        found += 1
         if json_:
             print(json.dumps({"score": pair.score, "source": pair.source, "target": pair.target}, ensure_ascii=False))
         else:  # a tab inside a sentence would start a column
             print(f"{pair.score:.6f}", *(side.replace("\t", " ") for side in (pair.source, pair.target)), sep="\t")
+    better = ["--threshold", GOOD_MARGIN] if margin == "ratio" and not threshold else []
+    command = f"{this_command(*better)} > {shlex.quote(str(unused(Path('mined.tsv'))))}"
+    finish(f"Printed {found:,} pairs, best first.", command, json=json_)
 
 
 def translate(
@@ -123,6 +134,7 @@ def translate(
     if out is not None:
         written = xl.translate(model, text, to=to, out=out, beam=beam, length_penalty=length_penalty)
         print(json.dumps({"out": str(written)}) if json_ else written)
+        finish(f"Wrote the translations to {written}.", shlex.join(["paste", str(text), str(written)]), json=json_)
         return
     for source, line in stream(model, read_source_lines(text), to, beam=beam, length_penalty=length_penalty):
         print(json.dumps({"source": source, "translation": line}, ensure_ascii=False) if json_ else line, flush=True)

@@ -46,6 +46,12 @@ def prefix_errors(where: object) -> Iterator[None]:
         raise BadInput(f"{where}: {error}") from None
 
 
+def shorten(value: object, limit: int = 80) -> str:
+    """Return a value as text for an error message, cut after `limit` characters."""
+    text = str(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error message, or the type of an error without a message."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -113,6 +113,8 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 def _flush(path: Path) -> None:
     """Flush a file, or the entries of a folder, to disk so that a crash of the machine does not lose them."""
+    if os.name == "nt":  # Windows cannot flush a file that is opened for reading, nor a folder
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

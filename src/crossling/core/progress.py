@@ -56,13 +56,22 @@ class Progress:
         """Set the number of items done. `eta` (seconds) replaces the estimate from the mean time per item."""
         self.done = done
         now = time.monotonic()
-        if eta is None:
-            eta = (now - self.started) / max(1, done - self.first) * (self.total - done)
+        time_note = self._time_note(done, now, eta)
         if self.bar:
-            self.bar.update(self.task, completed=done, note=note, eta=f"ETA {format_duration(eta)}")
+            self.bar.update(self.task, completed=done, note=note, eta=time_note)
         elif self.enabled and (now - self.logged >= LOG_INTERVAL or done == self.total):
             self.logged = now
-            print_status(f"{self.title} {done}/{self.total}  {note}  ETA {format_duration(eta)}")
+            print_status("  ".join(filter(None, [f"{self.title} {done}/{self.total}", note, time_note])))
+
+    def _time_note(self, done: int, now: float, eta: float | None) -> str:
+        """Return the ETA; after one item no estimate, since the first is slow; at the end the time that it took."""
+        if done >= self.total:
+            return f"in {format_duration(now - self.started)}"
+        if eta is None:
+            if done - self.first < 2:
+                return ""
+            eta = (now - self.started) / (done - self.first) * (self.total - done)
+        return f"ETA {format_duration(eta)}"
 
     def advance(self, count: int, note: str = "") -> None:
         """Add `count` items to those done."""

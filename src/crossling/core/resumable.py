@@ -11,10 +11,10 @@ Both store a fingerprint of the inputs with each result. Other inputs give anoth
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -22,6 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, atomic_folder, read_json, write_json
@@ -203,8 +208,11 @@ def lock_file(path: Path, *, wait: bool = True, remove: bool = False) -> Iterato
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
+            if sys.platform == "win32":
+                msvcrt.locking(lock.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except (BlockingIOError, PermissionError):  # PermissionError: on Windows
             yield False
             return
         try:

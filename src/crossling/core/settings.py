@@ -24,10 +24,11 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass, replace
+from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from crossling.core.errors import BadInput, suggestion
+from crossling.core.errors import BadInput, shorten, suggestion
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -110,7 +111,11 @@ def check_bounds(settings: DataclassInstance, where: str) -> None:
     """
     for key, value, hint in _plain_settings(settings):
         for bounds in getattr(hint, "__metadata__", ()):
-            if isinstance(bounds, Bounds) and value is not None and value not in bounds:
+            if not isinstance(bounds, Bounds) or value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise BadInput(f"{where}: {key} must be a number, found {value!r} ({type(value).__name__}).")
+            if value not in bounds:
                 raise BadInput(f"{where}: {key} must be {bounds}, found {value}.")
 
 
@@ -119,9 +124,22 @@ def flatten(settings: DataclassInstance) -> Iterator[tuple[str, Any]]:
     return ((key, value) for key, value, _ in _plain_settings(settings))
 
 
+# Evaluating the annotations of a class takes milliseconds, and a plan of a lab needs them thousands of times.
+@cache
+def _annotations(cls: type) -> Mapping[str, Any]:
+    """Return the annotation of every field, with its bounds."""
+    return get_type_hints(cls, include_extras=True)
+
+
+@cache
+def _types(cls: type) -> Mapping[str, Any]:
+    """Return the type of every field."""
+    return get_type_hints(cls)
+
+
 def _plain_settings(settings: DataclassInstance, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield key, value and annotation of every setting that is no dataclass itself."""
-    hints = get_type_hints(type(settings), include_extras=True)
+    hints = _annotations(type(settings))
     for field in dataclasses.fields(settings):
         key, value = f"{prefix}{field.name.rstrip('_')}", getattr(settings, field.name)
         if is_dataclass(value) and not isinstance(value, type):
@@ -143,7 +161,7 @@ def assign(value: T, assignment: str, aliases: Mapping[str, str] | None = None) 
     """
     key, equals, text = assignment.partition("=")
     if not equals or not key:
-        raise BadInput(f"{assignment!r}: expected key=value, for instance steps=1000.")
+        raise BadInput(f"{shorten(assignment)!r}: expected key=value, for instance steps=1000.")
     hint = alias_hint(value, key, text, aliases or {})
     if hint:
         raise BadInput(f"{assignment}: {hint}")
@@ -171,7 +189,7 @@ def alias_hint(settings: DataclassInstance, key: str, text: str, aliases: Mappin
 
 def from_dict(cls: type[T], stored: Any, where: str) -> T:
     """Return a dataclass from its JSON object, refusing unknown keys, missing keys and wrong types."""
-    hints = get_type_hints(cls)
+    hints = _types(cls)
     names = {field.name for field in dataclasses.fields(cls)}
     if not isinstance(stored, dict):
         raise BadInput(f"{where}: expected an object, found {stored!r}.")
@@ -187,20 +205,21 @@ def from_dict(cls: type[T], stored: Any, where: str) -> T:
 
 def part_type(cls: type, name: str) -> Any:
     """Return the dataclass that the field `name` of `cls` holds, also if it is optional."""
-    return _dataclass_in(get_type_hints(cls)[name])
+    return _dataclass_in(_types(cls)[name])
 
 
 def _has_key(value: Any, keys: str) -> bool:
-    cls = type(value)
+    cls: Any = type(value)
     for key in keys.split("."):
         if cls is None or key not in {field.name.rstrip("_") for field in dataclasses.fields(cls)}:
             return False
-        cls = part_type(cls, key if key in get_type_hints(cls) else f"{key}_")
+        cls = part_type(cls, key if key in _types(cls) else f"{key}_")
     return True
 
 
 def _assigned(value: Any, keys: list[str], text: str, full: str) -> Any:
-    hints = get_type_hints(type(value))
+    cls: type = type(value)
+    hints = _types(cls)
     key = keys[0] if keys[0] in hints else f"{keys[0]}_"  # `lambda` is a keyword of Python, its field is `lambda_`
     names = {field.name.rstrip("_") for field in dataclasses.fields(value)}
     if keys[0] not in names:
@@ -235,11 +254,12 @@ def _parse(hint: Any, text: str, where: str) -> Any:
         if text in allowed:
             return allowed[text]
     elif option in (int, float):
-        with suppress(ValueError):
-            number = option(text)
-            if option is int or math.isfinite(number):
-                return number
-    raise BadInput(f"{where}={text}: expected {_type_name(option)}.")
+        with suppress(ValueError, OverflowError):
+            number = float(text) if option is float or "e" in text.lower() else int(text)
+            if math.isfinite(number) and (option is float or number == int(number)):
+                return option(number)
+    several = " Give each setting on its own." if "," in text and "=" in text else ""
+    raise BadInput(f"{where}={shorten(text)}: expected {_type_name(option)}.{several}")
 
 
 def _from_json(hint: Any, value: Any, where: str) -> Any:

@@ -5,8 +5,8 @@
              pairs/NAME.en-fr.en  .fr     line n of one translates line n of the other
              multi/NAME/en.txt  de.txt    the same for any number of languages, empty line for a missing translation
 
-Files may be compressed (.gz, .xz, .zst); docs/formats.md has the rules. Skipped lines are counted by reason if the
-caller passes a Counter. formats.py has the reader functions and explains how to add a format.
+Files may be compressed (.gz, .xz, .zst); docs/reference/formats.md has the rules. Skipped lines are counted by reason
+if the caller passes a Counter. formats.py has the reader functions and explains how to add a format.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from crossling.core.errors import BadInput, suggestion
+from crossling.core.folder_kinds import folder_kind
 from crossling.corpora.corpus_folder import check_stray_files, find_multi, find_pairs, find_text
 from crossling.corpora.formats import FORMATS, PairRow, Source, check_equal_lengths, describe_layout, read_pairs
 from crossling.corpora.hub_datasets import SYNTAX, DatasetReference
@@ -184,8 +185,15 @@ _Contents = tuple[tuple[MonolingualCorpus, ...], tuple[ParallelCorpus, ...], tup
 
 
 def _from_folder(folder: Path) -> _Contents:
+    if folder.is_file():
+        raise BadInput(
+            f"{folder}: a file, expected a folder. Put it into CORPORA/text/LL.txt, LL its language, and give CORPORA."
+        )
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder. Give one with text/, pairs/ or multi/ in it, or {SYNTAX}.")
+    if not any((folder / kind).is_dir() for kind in ("text", "pairs", "multi")) and folder_kind(folder):
+        fix = f"Give {folder / 'corpora'}." if (folder / "corpora").is_dir() else "Give a folder with text/ or pairs/."
+        raise BadInput(f"{folder}: this is {folder_kind(folder)}, expected corpora. {fix}")
     check_stray_files(folder)
     text = tuple(MonolingualCorpus(*found) for found in find_text(folder / "text").items())
     pairs = tuple(ParallelCorpus(name, (a, b), files) for (name, a, b), files in find_pairs(folder / "pairs").items())

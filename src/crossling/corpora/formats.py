@@ -21,7 +21,7 @@ error messages follow from the table. For instance, pairs with a score in a thir
 - Rows may depend on the name and the bytes of the file alone: `tokenize` and `clean` reuse results by `Source.digest`.
   A value that users set, such as a threshold, is a field of the source and enters its digest.
 - Add the ending to the samples and to `test_endings_of_every_place` in tests/corpora/test_formats.py, and to
-  docs/formats.md.
+  docs/reference/formats.md.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.lib import format as npy
 
 from crossling.core.errors import BadInput
 from crossling.core.files import check_format, read_json
+from crossling.core.folder_kinds import kind_note
 from crossling.core.progress import track
 from crossling.core.resumable import file_fingerprint
 from crossling.vocabulary.vocabulary import read_report
@@ -70,6 +70,8 @@ class ArrayWriter:
 
 def map_array(path: Path) -> np.ndarray:
     """Map a one-dimensional .npy file into memory, read-only. Pages are read when they are used."""
+    import torch  # takes seconds, and the processes that tokenize do not need it
+
     try:
         with path.open("rb") as file:
             version = npy.read_magic(file)
@@ -198,7 +200,9 @@ class Shards:
         """
         file = Path(path) / "manifest.json"
         if not file.is_file():
-            raise BadInput(f"{path}: no shards found (no manifest.json). Create them with crossling tokenize.")
+            raise BadInput(
+                f"{path}: no shards found (no manifest.json{kind_note(path)}). Create them with crossling tokenize."
+            )
         try:
             manifest = read_json(file)
             version = manifest["format"]

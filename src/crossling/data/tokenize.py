@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from glob import escape
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Job, Share, run_jobs
@@ -145,6 +146,15 @@ def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: Voca
     if foreign:
         raise BadInput(f"{out}: {min(foreign)} is no part of shards. Give a new or an empty folder.")
     check_vocabulary_folder(out / "vocab")
+    if (out / "manifest.json").is_file() and parts:
+        stored: dict[str, Any] = {}
+        with suppress(BadInput):  # a damaged or older manifest is written again
+            stored = Shards.open(out).manifest["vocabulary"]
+        if stored.get("fingerprint", vocabulary.fingerprint) != vocabulary.fingerprint:
+            raise BadInput(
+                f"{out}: these shards have another vocabulary, of {stored['size']:,} entries. Give that vocabulary,"
+                " or a new folder."
+            )
     others = sorted({str(folder.relative_to(out)) for folder in folders} - {part.name for part in parts})
     if others and not append:
         raise BadInput(

@@ -33,7 +33,7 @@ def evaluate(
     data: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
-    languages: Sequence[str] | None = None,
+    languages: str | Sequence[str] | None = None,
     pooling: str = "mean",
     method: str | Sequence[str] = "ot",
     layers: Sequence[int] | None = None,
@@ -68,10 +68,10 @@ def evaluate(
         ('accuracy', 41.3)
     """
     request = EvaluationRequest(
-        tasks=[task] if isinstance(task, str) else task,
+        tasks=list(dict.fromkeys(task.split(",") if isinstance(task, str) else task)),
         data=Path(data),
         out=Path(out) if out is not None else None,
-        languages=languages,
+        languages=languages.split(",") if isinstance(languages, str) else languages,
         pooling=pooling,
         methods=[method] if isinstance(method, str) else method,
         layers=layers,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress
 from crossling.tasks import predictions
-from crossling.tasks.bootstrap import PairedDifference, ValueFunction, bootstrap_intervals, paired_test
+from crossling.tasks.bootstrap import PairedDifference, ValueFunction, bootstrap_intervals, paired_tests
 from crossling.tasks.metrics import METRICS, f1, proportion
 from crossling.tasks.predictions import ExamplePrediction
 from crossling.tasks.registry import DATASETS
@@ -92,6 +92,7 @@ class ModelComparison:
     first: str
     second: str
     difference: PairedDifference
+    by_language: dict[str, PairedDifference] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,8 @@ def _compare(
         [np.stack([side[code].statistics_NS for code in codes], axis=1) for codes in blocks.values()]
         for side in (first, second)
     )
+    difference, by_language = paired_tests(value, one, other)
+    order = [code for codes in blocks.values() for code in codes]
     return ModelComparison(
         task=task,
         metric=metric,
@@ -143,7 +146,8 @@ def _compare(
         examples=sum(len(first[code].ids) for code in common),
         first=first_name,
         second=second_name,
-        difference=paired_test(value, one, other),
+        difference=difference,
+        by_language=dict(zip(order, by_language, strict=True)),
     )
 
 

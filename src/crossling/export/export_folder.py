@@ -27,6 +27,8 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import atomic_folder, write_json
+from crossling.core.folder_kinds import kind_note
+from crossling.core.hub import quiet_transformers
 from crossling.core.resumable import check_output_folder
 from crossling.export.model_card import render_model_card, summarize_run
 from crossling.model import heads
@@ -36,7 +38,6 @@ from crossling.model.embedding import DisentangledEmbedding
 from crossling.model.encoder import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 from crossling.model.int8 import quantize
-from crossling.model.pretrained import quiet_transformers
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.vocabulary.vocabulary import Vocabulary
@@ -51,7 +52,6 @@ AUTO_MAP = {
 }
 _IMPORT = re.compile(r"^from crossling\.model\.(?:kernels\.)?(\w+) import", re.MULTILINE)
 _KERNEL = re.compile(r"^try:\n    from crossling\.model.*\nexcept .*\n    kernel = None.*\n", re.MULTILINE)
-_REGISTER = re.compile(r"^Auto\w+\.register\(.*\)\n", re.MULTILINE)  # a second folder would register the names twice
 
 
 def collect_sources() -> dict[str, str]:
@@ -72,9 +72,9 @@ def collect_sources() -> dict[str, str]:
 
 
 def _make_standalone(text: str) -> str:
-    """Make imports relative and remove the registration and the kernels, which only training needs."""
+    """Make imports relative and remove the kernels, which only training needs."""
     text = _KERNEL.sub("kernel = None\n", text)
-    return _REGISTER.sub("", _IMPORT.sub(r"from .\1 import", text)).rstrip() + "\n"
+    return _IMPORT.sub(r"from .\1 import", text)
 
 
 EXPORT_INFO = "export.json"
@@ -157,7 +157,9 @@ def _check_options(run: Path, out: Path, standalone: bool, family: str, precisio
     if standalone and family != "crossling":
         raise BadInput(f"standalone: transformers has the code of {family}. Omit standalone.")
     if not (run / "recipe.json").is_file():
-        raise BadInput(f"{run}: no recipe.json, so not a run folder. Give a folder that crossling pretrain wrote.")
+        raise BadInput(
+            f"{run}: no recipe.json, so not a run folder{kind_note(run)}. Give a folder that crossling pretrain wrote."
+        )
     check_output_folder(out, holds=_exported_files(out), command="crossling export", exclusive=True)
 
 

@@ -25,15 +25,25 @@ ALIASES = conventional_aliases()
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """Settings that fine-tuning for a task and training of a translator have in common."""
+    """Settings that fine-tuning for a task and training of a translator have in common.
 
-    lr: Annotated[float, POSITIVE]  # peak learning rate
+    Args:
+        lr: Peak learning rate.
+        epochs: Passes over the training data.
+        steps: Number of optimizer steps, instead of epochs.
+        seed: Seed of the first model. Each further one adds 1.
+        checkpoint_every: Steps between two checkpoints, each of which is scored on dev. [default: steps / 10]
+        log_every: Steps between two rows of metrics.
+        micro_tokens: Tokens of a micro-batch with padding. It bounds memory.
+    """
+
+    lr: Annotated[float, POSITIVE]
     epochs: Annotated[float, POSITIVE]
-    steps: Annotated[int | None, AT_LEAST_1] = None  # replaces epochs
-    seed: Annotated[int, AT_LEAST_0] = 0  # of the first model
-    checkpoint_every: Annotated[int | None, AT_LEAST_1] = None  # steps; each is scored on dev [default: steps / 10]
-    log_every: Annotated[int, AT_LEAST_1] = 50  # steps
-    micro_tokens: Annotated[int, AT_LEAST_1] = 16_384  # per micro-batch with padding; limits memory
+    steps: Annotated[int | None, AT_LEAST_1] = None
+    seed: Annotated[int, AT_LEAST_0] = 0
+    checkpoint_every: Annotated[int | None, AT_LEAST_1] = None
+    log_every: Annotated[int, AT_LEAST_1] = 50
+    micro_tokens: Annotated[int, AT_LEAST_1] = 16_384
 
     # Settings that change neither what is learned nor how the model is selected.
     changeable: ClassVar[tuple[str, ...]] = ()
@@ -64,16 +74,27 @@ def format_overrides(overrides: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings(TrainingSettings):
-    """Settings of fine-tuning for a task."""
+    """Settings of fine-tuning for a task.
 
-    batch: Annotated[int, AT_LEAST_1]  # features per step: texts, parts of sentences, windows
-    length: Annotated[int, Bounds(at_least=8)]  # tokens per sequence
-    warmup: Annotated[float, AT_LEAST_0]  # steps; below 1, a fraction of all steps
+    Args:
+        batch: Batch size in features: texts, parts of sentences, or windows of a context.
+        length: Longest sequence in tokens.
+        warmup: Warm-up steps. Below 1, a fraction of all steps.
+        weight_decay: Weight decay of AdamW.
+        stride: QA: tokens between the starts of two windows.
+        query: QA: longest question in tokens.
+        answer: QA: longest answer in tokens.
+        n_best: QA: number of best start and end positions that are combined.
+    """
+
+    batch: Annotated[int, AT_LEAST_1]
+    length: Annotated[int, Bounds(at_least=8)]
+    warmup: Annotated[float, AT_LEAST_0]
     weight_decay: Annotated[float, AT_LEAST_0]
-    stride: Annotated[int, AT_LEAST_1]  # QA: tokens between the starts of two windows
-    query: Annotated[int, AT_LEAST_1]  # QA: tokens of a question
-    answer: Annotated[int, AT_LEAST_1]  # QA: tokens of an answer
-    n_best: Annotated[int, AT_LEAST_1]  # QA: start and end positions that are considered
+    stride: Annotated[int, AT_LEAST_1]
+    query: Annotated[int, AT_LEAST_1]
+    answer: Annotated[int, AT_LEAST_1]
+    n_best: Annotated[int, AT_LEAST_1]
 
     changeable: ClassVar[tuple[str, ...]] = ("seed", "checkpoint_every", "log_every", "micro_tokens")
 
@@ -118,12 +139,14 @@ class TranslationSettings(TrainingSettings):
 
     Args:
         lr: Peak learning rate.
-        tokens: Tokens per step over all processes, counting the longer side of each pair.
+        epochs: Passes over the training pairs.
+        tokens: Batch size: tokens per step over all processes, counting the longer side of each pair.
         length: Maximum tokens of a sentence. Longer pairs are not trained on.
         warmup: Warm-up steps. Below 1, a fraction of all steps.
+        weight_decay: Weight decay of AdamW.
         clip: Maximum gradient norm.
-        label_smoothing: VECO's released script uses 0.2.
-        dropout: VECO's released script uses 0.3. [default: as in the model]
+        label_smoothing: Label smoothing of the loss. VECO's released script uses 0.2.
+        dropout: Dropout of the translator. VECO's released script uses 0.3. [default: as in the model]
         decoder_layers: Layers of the decoder. [default: all]
         take: Layers that initialize a shallow decoder. [default: last]
         tied: Decoder and encoder layers share their weights. [default: true]

@@ -29,9 +29,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-import crossling.model.task_heads  # noqa: F401  registers our heads with Auto*
 from crossling.core.errors import BadInput
 from crossling.core.files import check_format, read_json, write_json
+from crossling.core.folder_kinds import kind_note
+from crossling.core.hub import quiet_transformers
 from crossling.data.packing import batch_by_length
 from crossling.finetune.classification import ClassificationTaskType
 from crossling.finetune.features import SequenceBuilder
@@ -40,7 +41,7 @@ from crossling.finetune.tagging import TaggingTaskType
 from crossling.finetune.task_type import Feature, HeadType, Prediction, TaskConfig, TaskType
 from crossling.inference.hidden_states import evaluation_mode
 from crossling.model.embedding import DisentangledEmbedding
-from crossling.model.pretrained import load_pretrained, load_tokenizer, quiet_transformers
+from crossling.model.pretrained import load_pretrained, load_tokenizer
 from crossling.tasks.examples import Example
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class InfoFile(Generic[Info]):
         """Return the info of the model in a folder."""
         file = folder / self.name
         if not file.is_file():
-            raise BadInput(f"{folder}: no {self.name} here. Train the model with {self.command}.")
+            raise BadInput(f"{folder}: no {self.name} here{kind_note(folder)}. Train the model with {self.command}.")
         fix = f"Train the model again with {self.command}."
         try:
             stored = read_json(file)
@@ -248,7 +249,7 @@ class TunedModel:
             translations: Translation of each example, for a model with plug-in cross-attention.
 
         Returns:
-            One prediction per example: a label, a number, a tuple of tags, or the text of an answer.
+            One prediction per example, which is a label, a number, a tuple of tags, or the text of an answer.
 
         Raises:
             BadInput: A translation has another number of choices than its example.

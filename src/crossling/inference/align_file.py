@@ -38,7 +38,7 @@ def align(
         method: "ot" (optimal transport), "argmax" or "itermax".
 
     Returns:
-        An iterator over the links of each line: pairs (source word, target word), counted from 0.
+        An iterator over the links of each line, as pairs (source word, target word) counted from 0.
 
     Raises:
         BadInput: If the file, a line, the layer or the method is invalid, or a pair is too long for the model.

@@ -168,6 +168,8 @@ def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast)
 
 def to_list(sentences: str | Iterable[str]) -> list[str]:
     """Return a list of sentences. Raise BadInput for a value that is no string."""
+    if not isinstance(sentences, Iterable):
+        raise BadInput(f"sentences: expected a string or a list of strings, found {type(sentences).__name__}.")
     texts = [sentences] if isinstance(sentences, str) else list(sentences)
     for row, text in enumerate(texts, start=1):
         if not isinstance(text, str):

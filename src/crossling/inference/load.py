@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from crossling import bundled
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, first_line
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
 from crossling.inference.sentence_encoder import Encoder
 from crossling.inference.word_links import first_id
@@ -23,7 +23,7 @@ from crossling.recipes.recipe import Recipe
 from crossling.vocabulary.vocabulary import Vocabulary
 
 
-def load(model: str | os.PathLike[str] | None = None) -> Encoder:
+def load(model: str | os.PathLike[str] | None = None, *, device: str | torch.device | None = None) -> Encoder:
     """Load an encoder, on the GPU if there is one.
 
     Reads safetensors only and runs no code that comes with a model. Task heads are dropped.
@@ -31,6 +31,7 @@ def load(model: str | os.PathLike[str] | None = None) -> Encoder:
     Args:
         model: A run folder (its latest checkpoint), an exported or fine-tuned folder, or any Hugging Face encoder by
             folder or Hub name, or `bundled`. [default: the bundled model]
+        device: Device to load it to, such as `cpu` or `cuda:1`. [default: the GPU, or the CPU if there is none]
 
     Returns:
         The model with its tokenizer.
@@ -51,7 +52,10 @@ def load(model: str | os.PathLike[str] | None = None) -> Encoder:
         encoder = make_encoder(load_run(run), Vocabulary.load(run / "vocab"), str(model), Recipe.load(path).seed)
     else:
         encoder = load_pretrained_encoder(model)
-    encoder.model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    try:
+        encoder.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
+    except (RuntimeError, AssertionError) as error:  # AssertionError: torch without CUDA
+        raise BadInput(f"device={device}: cannot be used ({first_line(error)}). Give cpu, or omit it.") from None
     return encoder
 
 

@@ -51,6 +51,8 @@ def to_normalized_tensor(vectors: Vectors) -> Tensor:
     """Return an array, a tensor or a list of vectors as a tensor [N, D] with rows of length one."""
     import torch
 
+    if isinstance(vectors, str) or (isinstance(vectors, list | tuple) and vectors and isinstance(vectors[0], str)):
+        raise BadInput("similarity: found sentences, expected vectors. Use encode first.")
     if isinstance(vectors, list | tuple) and vectors and isinstance(vectors[0], torch.Tensor):
         vectors = torch.stack(list(vectors))
     tensor = vectors if isinstance(vectors, torch.Tensor) else torch.from_numpy(np.asarray(vectors))

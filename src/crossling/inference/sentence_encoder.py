@@ -135,7 +135,7 @@ class Encoder:
             device: Move the model to this device first. [default: the device of the model]
 
         Returns:
-            Vectors in float32: [N, D] for several sentences, [D] for a single string.
+            Vectors in float32, [N, D] for several sentences or [D] for a single string.
 
         Raises:
             BadInput: If a value is not a string, or the layer or pooling does not exist.

@@ -334,13 +334,14 @@ def format_claim_status(view: Mapping[str, Any]) -> str:
 
 
 def _curve_plots(curves: Mapping[str, Curve]) -> list[LinePlot]:
-    """Retrieval accuracy by FLOPs and by steps."""
+    """Retrieval accuracy by FLOPs and by steps. The runs that end best come first, and are the coloured ones."""
+    best = sorted(curves, key=lambda run: -curves[run][-1].value)
     power = math.floor(math.log10(max(curve[-1].flops for curve in curves.values()))) - 1
     plots = []
     for x_label, axis, scale in ((f"10^{power} FLOPs", "flops", 10.0**power), ("steps", "step", 1.0)):
         series = [
-            Series(run, number, [(getattr(point, axis) / scale, point.value) for point in curve])
-            for number, (run, curve) in enumerate(curves.items())
+            Series(run, number, [(getattr(point, axis) / scale, point.value) for point in curves[run]])
+            for number, run in enumerate(best)
         ]
         plots.append(LinePlot(f"Retrieval by {x_label}", x_label, "accuracy, %", series, from_zero=True))
     return plots

@@ -147,7 +147,8 @@ def time_limit(minutes: float | None) -> Iterator[Callable[[], None]]:
         if end is not None and time.monotonic() >= end:
             raise Interrupted(f"{minutes:g} minutes are over. The same command resumes.")
 
-    if threading.current_thread() is not threading.main_thread():  # only the main thread gets signals
+    # Only the main thread gets signals, and Windows has no timer: the time is then checked between jobs alone.
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
         yield check_time
         return
     earlier = {

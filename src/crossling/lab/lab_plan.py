@@ -1,7 +1,7 @@
 """Plan of a lab: the recipes to compare, their budget, the evaluation tasks, and the claims of the papers.
 
-A plan is a JSON file that is read strictly; docs/lab.md explains every key. Some plans ship with the package and are
-known by name.
+A plan is a JSON file that is read strictly; docs/how-to/compare-recipes.md explains every key. Some plans ship with
+the package and are known by name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from crossling.vocabulary.build_vocabulary import ALLOCATIONS
 
 PLANS = Path(__file__).parent / "plans"
 FORMAT = 2  # of plans, lab folders and lab.json
+GUIDE = "docs/how-to/compare-recipes.md"
 RETRIEVAL = "tatoeba"  # task of the learning curves
 FREE_METRICS = {"tatoeba": ["accuracy"], "bucc2018": ["f1"], "word-alignment": ["aer"]}
 FIXED_SETTINGS = ("name", "seed", "steps")  # settings of a recipe that only the plan may set
@@ -158,14 +159,14 @@ def read_plan(plan: str | os.PathLike[str]) -> LabPlan:
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{file}: not a readable plan ({error}). Expected JSON as in docs/lab.md.") from None
+        raise BadInput(f"{file}: not a readable plan ({error}). Expected JSON as in {GUIDE}.") from None
     return parse_plan(name, stored, str(file))
 
 
 def parse_plan(name: str, stored: Any, where: str) -> LabPlan:
     """Return the plan of a JSON object. Errors start with `where`."""
     if isinstance(stored, dict):
-        check_format(f"{where}: plan", stored.get("version", 1), FORMAT, "Rewrite it as docs/lab.md shows.")
+        check_format(f"{where}: plan", stored.get("version", 1), FORMAT, f"Rewrite it as {GUIDE} shows.")
     plan_file = from_dict(PlanFile, stored, where)
     check_bounds(plan_file, where)
     plan = LabPlan(**vars(plan_file), name=name, stored=stored)

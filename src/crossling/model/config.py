@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import PreTrainedConfig
 
 
 class CrosslingConfig(PreTrainedConfig):
@@ -124,6 +124,3 @@ class CrosslingConfig(PreTrainedConfig):
     def replace(self, **changes: Any) -> CrosslingConfig:
         """Return a copy with some values changed."""
         return CrosslingConfig(**(self.to_dict() | changes))
-
-
-AutoConfig.register("crossling", CrosslingConfig)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoModel, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -267,6 +267,3 @@ class CrosslingModel(CrosslingPreTrainedModel):
         all_states = tuple(states) if output_hidden_states else None
         output = BaseModelOutput(last_hidden_state=hidden_BLD, hidden_states=all_states)
         return output.to_tuple() if return_dict is False else output
-
-
-AutoModel.register(CrosslingConfig, CrosslingModel)

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoModelForSeq2SeqLM, DynamicCache, EncoderDecoderCache, GenerationMixin
+from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from crossling.core.errors import BadInput
@@ -260,6 +260,3 @@ def _copy_weights(model: CrosslingForConditionalGeneration, encoder: CrosslingMo
 def _copy_rows(table: Tensor, source: Tensor) -> None:
     table[: len(source)] = source
     table[len(source) :] = source.mean(0)
-
-
-AutoModelForSeq2SeqLM.register(CrosslingConfig, CrosslingForConditionalGeneration)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.modeling_outputs import MaskedLMOutput, TokenClassifierOutput
 
 from crossling.model.config import CrosslingConfig
@@ -183,8 +182,3 @@ class CrosslingForPreTraining(CrosslingPreTrainedModel):
             loss = F.binary_cross_entropy_with_logits(logits_BL[has_label].float(), labels[has_label].float())
         result = TokenClassifierOutput(loss=loss, logits=logits_BL, hidden_states=output.hidden_states)
         return result.to_tuple() if return_dict is False else result
-
-
-AutoTokenizer.register(CrosslingConfig, fast_tokenizer_class=PreTrainedTokenizerFast)
-AutoModelForMaskedLM.register(CrosslingConfig, CrosslingForMaskedLM)
-AutoModelForPreTraining.register(CrosslingConfig, CrosslingForPreTraining)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, FRACTION, POSITIVE
+from crossling.core.settings import AT_LEAST_0, FRACTION, POSITIVE, Bounds
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import TokenTable
 
@@ -23,33 +23,58 @@ CONFIG_NAMES = {
     "norm_epsilon": "layer_norm_eps",
 }
 
+# A mistyped number must not allocate terabytes of memory.
+LAYERS = Bounds(at_least=1, at_most=1_000)
+WIDTH = Bounds(at_least=1, at_most=1_000_000)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
     """Architecture in a recipe. The vocabulary size comes from the shards.
 
+    Args:
+        layers: Layers of the encoder.
+        width: Hidden size.
+        heads: Attention heads of each layer.
+        feed_forward: Inner size of the feed-forward layers.
+        generator_layers: Layers of the generator of replaced token detection. It has the width of the encoder.
+        max_length: Longest sequence in tokens.
+        norm: LayerNorm after each residual sum (`post`, as in BERT) or before each branch (`pre`).
+        absolute: Add learned absolute position embeddings.
+        relative: Add a relative position bias to the attention scores. All layers have one table.
+        gate: Gate the relative position bias by the content of the token (XLM-E).
+        gate_input: Input of the gate: the projected query or the hidden state.
+        cross_attention: Add cross-attention to a paired sequence in every layer (VECO).
+        token_table: Token embeddings of generator and discriminator: one table (`shared`), disentangled (`gdes`,
+            DeBERTaV3), or one table each (`untied`).
+        dropout: Dropout of the encoder. The generator has none.
+        attention_dropout: Dropout of the encoder's attention weights.
+        init: Standard deviation of the initial weights.
+        norm_epsilon: Epsilon of LayerNorm.
+        universal_layer: Layer of the sentence vectors and of the contrastive loss. [default: two thirds of the layers]
+
     Example:
         >>> shape = crossling.ModelShape(layers=6, width=384, heads=6, feed_forward=1536)
     """
 
-    layers: Annotated[int, AT_LEAST_1]
-    width: Annotated[int, AT_LEAST_1]
-    heads: Annotated[int, AT_LEAST_1]
-    feed_forward: Annotated[int, AT_LEAST_1]
-    generator_layers: Annotated[int, AT_LEAST_1]  # of the same width (XLM-E, Tables 8 and 9)
-    max_length: Annotated[int, AT_LEAST_1] = 512
+    layers: Annotated[int, LAYERS]
+    width: Annotated[int, WIDTH]
+    heads: Annotated[int, WIDTH]
+    feed_forward: Annotated[int, WIDTH]
+    generator_layers: Annotated[int, LAYERS]  # XLM-E, Tables 8 and 9
+    max_length: Annotated[int, WIDTH] = 512
     norm: Literal["post", "pre"] = "post"
-    absolute: bool = True  # learned absolute positions
-    relative: bool = True  # relative position bias, one table for all layers
-    gate: bool = True  # gate on the relative position bias
-    gate_input: Literal["query", "hidden"] = "query"  # input of the gate: the projected query or its hidden state
-    cross_attention: bool = False  # cross-attention to a paired sequence in every layer (VECO)
-    token_table: TokenTable = "shared"  # token tables of generator and discriminator
-    dropout: Annotated[float, FRACTION] = 0.1  # of the encoder; the generator has none
-    attention_dropout: Annotated[float, FRACTION] = 0.0  # of the encoder's attention weights
-    init: Annotated[float, AT_LEAST_0] = 0.02  # standard deviation of the initial weights
+    absolute: bool = True
+    relative: bool = True
+    gate: bool = True
+    gate_input: Literal["query", "hidden"] = "query"
+    cross_attention: bool = False
+    token_table: TokenTable = "shared"
+    dropout: Annotated[float, FRACTION] = 0.1
+    attention_dropout: Annotated[float, FRACTION] = 0.0
+    init: Annotated[float, AT_LEAST_0] = 0.02
     norm_epsilon: Annotated[float, POSITIVE] = 1e-5
-    universal_layer: int | None = None  # layer whose mean is the sentence vector [default: two thirds of the layers]
+    universal_layer: int | None = None
 
     def to_config(self, vocab_size: int) -> CrosslingConfig:
         """Return the configuration of the encoder for a vocabulary of this size."""
@@ -59,7 +84,7 @@ class ModelShape:
 
 SIZES = {
     "tiny": ModelShape(layers=4, width=128, heads=4, feed_forward=512, generator_layers=2),
-    # Short runs use learning rates at which post-norm models learn late or never (docs/log.md).
+    # Short runs use learning rates at which post-norm models learn late or never (docs/research/log.md).
     "small": ModelShape(layers=6, width=384, heads=6, feed_forward=1536, generator_layers=2, norm="pre"),
     "base": ModelShape(layers=12, width=768, heads=12, feed_forward=3072, generator_layers=4),
     "large": ModelShape(layers=24, width=1024, heads=16, feed_forward=4096, generator_layers=6),

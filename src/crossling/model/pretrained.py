@@ -13,10 +13,11 @@ import xxhash
 from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
-from transformers.utils import logging
 
-import crossling.model.encoder_decoder  # noqa: F401 - registers all crossling models with the Auto classes
+import crossling.model.auto_classes  # noqa: F401 - registers all crossling models with the Auto classes
 from crossling.core.errors import BadInput
+from crossling.core.folder_kinds import kind_note
+from crossling.core.hub import quiet_transformers
 
 LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
@@ -24,8 +25,8 @@ LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 def load_pretrained_config(folder: Path, name: str | Path) -> PreTrainedConfig:
     """Return the configuration in a folder. Error messages call the model `name`."""
     if not (folder / "config.json").is_file():
-        raise BadInput(f"{name}: no config.json. Give a run folder or a Hugging Face model folder.")
-    with _loading(name):
+        raise BadInput(f"{name}: no config.json{kind_note(folder)}. Give a run folder or a Hugging Face model folder.")
+    with _loading(name), quiet_transformers():
         return transformers.AutoConfig.from_pretrained(folder, **LOCAL)
 
 
@@ -59,7 +60,7 @@ def load_tokenizer(folder: Path, name: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer in a model folder."""
     if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json")):
         raise BadInput(f"{name}: no tokenizer. Save the model's tokenizer into the same folder.")
-    with _loading(name):
+    with _loading(name), quiet_transformers():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **LOCAL)
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise BadInput(f"{name}: no fast tokenizer. Save tokenizer.json, as AutoTokenizer does, into the folder.")
@@ -99,18 +100,3 @@ def _hash_weights(weights: Iterable[tuple[str, Tensor]]) -> str:
         digest.update(f"{name} {tuple(values.shape)} {values.dtype}\n".encode())
         digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Silence progress bars and reports of missing and unexpected weights, which are checked here."""
-    verbosity = logging.get_verbosity()
-    has_bars = logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if has_bars:
-            logging.enable_progress_bar()

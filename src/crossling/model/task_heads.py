@@ -1,4 +1,4 @@
-"""Models with a task head for fine-tuning, registered with Hugging Face's Auto classes.
+"""Models with a task head for fine-tuning.
 
 Sequence classification: first token, dropout, dense, tanh, dropout, linear, as RoBERTa and COCO-LM. Token
 classification and question answering: one linear layer on every token. With `plug_in`, a head reads two states of
@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-import transformers
 from torch import Tensor, nn
 from transformers import modeling_outputs
 from transformers.modeling_outputs import BaseModelOutput
@@ -248,9 +247,3 @@ class CrosslingForQuestionAnswering(CrosslingTaskModel):
             loss=loss, start_logits=start_BL, end_logits=end_BL, hidden_states=output.hidden_states
         )
         return result.to_tuple() if return_dict is False else result
-
-
-transformers.AutoModelForSequenceClassification.register(CrosslingConfig, CrosslingForSequenceClassification)
-transformers.AutoModelForTokenClassification.register(CrosslingConfig, CrosslingForTokenClassification)
-transformers.AutoModelForQuestionAnswering.register(CrosslingConfig, CrosslingForQuestionAnswering)
-transformers.AutoModelForMultipleChoice.register(CrosslingConfig, CrosslingForMultipleChoice)

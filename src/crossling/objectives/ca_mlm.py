@@ -34,7 +34,13 @@ from crossling.vocabulary.vocabulary import EOS
 
 @dataclass(frozen=True, kw_only=True)
 class CAMLM(MLM):
-    """Cross-attention MLM on two adjacent segments of a document.
+    """Cross-attention MLM on two adjacent segments of a document. Other settings are those of MLM.
+
+    Args:
+        tokens: Batch size: tokens per step over all processes.
+        length: Longest pair of sequences in tokens, both sides together.
+        weight: Weight of each of the four loss terms.
+        stop_gradient: Treat the states of the paired sequence as constants.
 
     Example:
         >>> objective = crossling.CAMLM(rate=0.15)
@@ -42,10 +48,10 @@ class CAMLM(MLM):
 
     term: ClassVar[str] = "ca_mlm"
 
-    tokens: Annotated[int, AT_LEAST_1] = 524_288  # per step
-    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512  # tokens of x and y together
-    weight: Annotated[float, AT_LEAST_0] = 1.0  # of each of the four terms
-    stop_gradient: bool = True  # no gradient from stream S to H
+    tokens: Annotated[int, AT_LEAST_1] = 524_288
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512
+    weight: Annotated[float, AT_LEAST_0] = 1.0
+    stop_gradient: bool = True
 
     @property
     def terms(self) -> dict[str, str]:
@@ -110,7 +116,7 @@ class CAMLM(MLM):
 
 @dataclass(frozen=True, kw_only=True)
 class CATLM(CAMLM):
-    """Cross-attention MLM on the two sides of a translation pair.
+    """Cross-attention MLM on the two sides of a translation pair, with the settings of CAMLM.
 
     Example:
         >>> objective = crossling.CATLM(rate=0.25)

@@ -51,25 +51,41 @@ TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
 class XLCo(PretrainingObjective):
     """Contrastive learning on the two sides of translation pairs.
 
+    Args:
+        pairs: Batch size: translation pairs per step over all processes. With mixup, joined pairs.
+        layer: Layer of the sentence vectors; 0 is the embedding output. [default: the universal layer]
+        momentum: Momentum of the key encoder. With 0, queries and keys have one encoder.
+        queue: Earlier keys that are negatives. With 0, the pairs of a step are negatives of each other.
+        mixup: Join pairs two by two, straight and crossed.
+        temperature: Divisor of the scores.
+        normalize: Score with cosine similarity instead of the dot product.
+        symmetric: Average the loss from source to target with that from target to source.
+        pooling: Sentence vector: the first token (`cls`), or the mean of all (`mean`, not deterministic on CUDA).
+        rate: Masking rate of both sides.
+        keep: Fraction of the masked tokens that stay unchanged.
+        random: Fraction of the masked tokens that become a random token. The rest becomes `<mask>`.
+        length: Longest sequence in tokens, both sides together.
+        weight: Weight of the mean loss.
+
     Example:
         >>> objective = crossling.XLCo(pairs=256, queue=4096)
     """
 
     stream: ClassVar[Stream] = "pairs"
 
-    pairs: Annotated[int, Bounds(at_least=2)] = 2048  # per step; with mixup, joined pairs
-    layer: int | None = None  # of the sentence vectors; 0: embeddings; None: the universal layer
-    momentum: Annotated[float, FRACTION] = 0.999  # m; 0: one encoder for queries and keys
-    queue: Annotated[int, Bounds(at_least=0, at_most=2**24)] = 131_072  # negative keys, |N| - 1; 0: in-batch negatives
+    pairs: Annotated[int, Bounds(at_least=2)] = 2048
+    layer: int | None = None
+    momentum: Annotated[float, FRACTION] = 0.999
+    queue: Annotated[int, Bounds(at_least=0, at_most=2**24)] = 131_072
     mixup: bool = True
-    temperature: Annotated[float, POSITIVE] = 0.25  # tau
-    normalize: bool = False  # cosine instead of dot product
-    symmetric: bool = False  # mean of c1 to c2 and c2 to c1
-    pooling: Literal["cls", "mean"] = "cls"  # mean: not deterministic on CUDA
-    rate: Annotated[float, PROBABILITY] = 0.15  # masking rate on both sides
-    keep: Annotated[float, PROBABILITY] = 0.1  # fraction of masked positions that stay unchanged
-    random: Annotated[float, PROBABILITY] = 0.1  # fraction of masked positions that become a random token
-    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512  # tokens of both sides together
+    temperature: Annotated[float, POSITIVE] = 0.25
+    normalize: bool = False
+    symmetric: bool = False
+    pooling: Literal["cls", "mean"] = "cls"
+    rate: Annotated[float, PROBABILITY] = 0.15
+    keep: Annotated[float, PROBABILITY] = 0.1
+    random: Annotated[float, PROBABILITY] = 0.1
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512
     weight: Annotated[float, AT_LEAST_0] = 1.0
 
     @classmethod
@@ -78,7 +94,7 @@ class XLCo(PretrainingObjective):
 
         The queue contains the keys of 64 steps. If it is smaller than the paper's, it uses mean pooling and cosine
         similarity. There, dot products of [CLS] were seen to distinguish new keys from old ones by the drift of the
-        encoder, and to learn nothing (docs/log.md).
+        encoder, and to learn nothing (docs/research/log.md).
         """
         pairs = max(2, tokens // length)
         sized = cls(pairs=pairs, queue=64 * pairs, length=length)

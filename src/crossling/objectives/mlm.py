@@ -40,6 +40,16 @@ from crossling.vocabulary.vocabulary import BOS, EOS, UNK
 class MLM(PretrainingObjective):
     """Masked language modelling on blocks of text.
 
+    Args:
+        rate: Masking rate: the fraction of tokens to predict.
+        keep: Fraction of the masked tokens that stay unchanged.
+        random: Fraction of the masked tokens that become a random token. The rest becomes `<mask>`.
+        span: Mean length of masked spans in tokens.
+        tokens: Batch size: tokens per step over all processes.
+        sequences: Batch size in sequences, instead of tokens.
+        length: Longest sequence in tokens.
+        weight: Weight of the mean loss.
+
     Example:
         >>> objective = crossling.MLM(rate=0.15, tokens=4096, length=128)
     """
@@ -47,14 +57,14 @@ class MLM(PretrainingObjective):
     stream: ClassVar[Stream] = "text"
     term: ClassVar[str] = "mlm"
 
-    rate: Annotated[float, PROBABILITY] = 0.15  # masking rate, |M| / |x|
-    keep: Annotated[float, PROBABILITY] = 0.1  # fraction of M that stays unchanged
-    random: Annotated[float, PROBABILITY] = 0.1  # fraction of M that becomes a random token; the rest becomes <mask>
-    span: Annotated[float, AT_LEAST_1] = 1.0  # mean length of masked spans
-    tokens: Annotated[int, AT_LEAST_1] = 1_048_576  # per step
-    sequences: Annotated[int | None, AT_LEAST_1] = None  # per step, instead of tokens
-    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512  # tokens per sequence
-    weight: Annotated[float, AT_LEAST_0] = 1.0  # of the mean loss
+    rate: Annotated[float, PROBABILITY] = 0.15
+    keep: Annotated[float, PROBABILITY] = 0.1
+    random: Annotated[float, PROBABILITY] = 0.1
+    span: Annotated[float, AT_LEAST_1] = 1.0
+    tokens: Annotated[int, AT_LEAST_1] = 1_048_576
+    sequences: Annotated[int | None, AT_LEAST_1] = None
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512
+    weight: Annotated[float, AT_LEAST_0] = 1.0
 
     @property
     def loss_weights(self) -> dict[str, float]:
@@ -109,7 +119,7 @@ class MLM(PretrainingObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class TLM(MLM):
-    """Translation language modelling: MLM on joined translation pairs.
+    """Translation language modelling: MLM on joined translation pairs, with the settings of MLM.
 
     Example:
         >>> objective = crossling.TLM(rate=0.15, tokens=4096, length=128)

@@ -38,6 +38,13 @@ from crossling.objectives.objective import ModuleBuilders, Network, PretrainingO
 class MRTD(PretrainingObjective):
     """Multilingual replaced token detection on blocks of text.
 
+    Args:
+        rate: Masking rate of the generator. Every masked token becomes `<mask>`.
+        span: Mean length of masked spans in tokens.
+        lambda_: Weight of the discriminator's mean loss. On the command line it is called `lambda`.
+        tokens: Batch size: tokens per step over all processes.
+        length: Longest sequence in tokens.
+
     Example:
         >>> objective = crossling.MRTD(rate=0.15, lambda_=50.0)
     """
@@ -46,11 +53,11 @@ class MRTD(PretrainingObjective):
     generator_term: ClassVar[str] = "mlm"
     term: ClassVar[str] = "mrtd"
 
-    rate: Annotated[float, PROBABILITY] = 0.15  # masking rate, |M| / |x|; every masked position becomes <mask>
-    span: Annotated[float, AT_LEAST_1] = 1.0  # mean length of masked spans
-    lambda_: Annotated[float, AT_LEAST_0] = 50.0  # weight of the discriminator's mean loss
-    tokens: Annotated[int, AT_LEAST_1] = 1_048_576  # per step
-    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512  # tokens per sequence
+    rate: Annotated[float, PROBABILITY] = 0.15
+    span: Annotated[float, AT_LEAST_1] = 1.0
+    lambda_: Annotated[float, AT_LEAST_0] = 50.0
+    tokens: Annotated[int, AT_LEAST_1] = 1_048_576
+    length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512
 
     @property
     def loss_weights(self) -> dict[str, float]:
@@ -126,7 +133,7 @@ class MRTD(PretrainingObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class TRTD(MRTD):
-    """Translation replaced token detection: MRTD on joined translation pairs.
+    """Translation replaced token detection: MRTD on joined translation pairs, with the settings of MRTD.
 
     Example:
         >>> objective = crossling.TRTD(rate=0.15, lambda_=50.0)

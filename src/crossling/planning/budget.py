@@ -25,10 +25,10 @@ from crossling.data.shards import Shards
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
 from crossling.planning.estimate import RunEstimate, estimate_memory, estimate_run, fit_to_memory
-from crossling.planning.sampling_preview import SamplingPreview, preview_loads, preview_pairs, preview_text
 from crossling.recipes import get_recipe, has_size
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_layer_parameters, total_tokens
 from crossling.recipes.recipe import OWN_SIZES, Recipe
+from crossling.recipes.sampling_preview import SamplingPreview, preview_loads, preview_pairs, preview_text
 from crossling.sampling import InfeasibleMarginals, Pair
 
 TOKENS_PER_PARAMETER = 133

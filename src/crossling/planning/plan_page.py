@@ -1,30 +1,35 @@
-"""Views of a plan: a self-contained HTML page without scripts, and tables for the terminal."""
+"""Views of a plan: a self-contained HTML page, and tables for the terminal."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.table import Table
 
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, template_environment
-from crossling.core.progress import format_count
+from crossling.core.progress import format_count, format_duration
 from crossling.planning.budget import BudgetChoice
 from crossling.planning.estimate import RunEstimate
-from crossling.planning.sampling_preview import SamplingPreview, format_key
+from crossling.recipes.sampling_preview import SamplingPreview, format_key
 from crossling.report import charts
 from crossling.report.analysis import LANGUAGES
+from crossling.report.html_page import SORT_SCRIPT, PageContents, inline_script
 from crossling.sampling import Pair
 from crossling.sampling.sampling_settings import NEGLIGIBLE
 
 if TYPE_CHECKING:
     from crossling.planning.run_plan import PretrainingPlan
 
-STYLE = Path(__file__).parent.parent / "report"  # the page uses the style sheet of the report
+HERE = Path(__file__).parent
+STYLE = HERE.parent / "report"  # the page uses the style sheet and the table of contents of the report
+FIRST_ROWS = 25  # pairs in the page itself; a script shows the others
 MAX_ROWS = 12  # of a table in the terminal; JSON and page have all
 
 
@@ -32,7 +37,7 @@ def write_page(plan: PretrainingPlan, shards: Path, out: Path) -> None:
     """Write the plan as an HTML page."""
     if out.suffix not in (".html", ".htm"):
         raise BadInput(f"{out}: the plan is an HTML page. Give a name that ends in .html.")
-    environment = template_environment(Path(__file__).parent, STYLE)
+    environment = template_environment(HERE, STYLE, STYLE / "page")
     environment.filters |= {"compact": format_count, "key": format_key, "figure": format_figure, "days": format_days}
     previews = plan.feasible_rules
     languages = _languages(previews)
@@ -50,7 +55,12 @@ def write_page(plan: PretrainingPlan, shards: Path, out: Path) -> None:
         languages=languages,
         full_maps=_density_maps(previews, languages),
         benchmark_languages=len(DOWNSTREAM),
-        rows=_pair_rows(previews),
+        rows=_pair_rows(previews)[:FIRST_ROWS],
+        pair_data=_pack_pairs(languages, previews),
+        language_rows=_language_rows(languages, previews),
+        large_map=len(languages) > charts.MANY_NAMES,
+        contents=PageContents(),
+        script=inline_script(SORT_SCRIPT, HERE / "plan_page.js"),
     )
     with atomic_file(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -63,8 +73,10 @@ def plan_tables(plan: PretrainingPlan) -> Iterator[Table]:
         yield _sampling_table("language", "tokens", {"": plan.text})
     if plan.feasible_rules:
         yield _rule_table(plan)
-        yield _sampling_table("pair", "sentence pairs", plan.feasible_rules)
-    if plan.published:
+        used: Mapping[str, SamplingPreview[Any]]
+        used = {plan.recipe.sampling.pair_rule: plan.pairs} if plan.pairs else plan.feasible_rules
+        yield _sampling_table("pair", "sentence pairs", used)
+    if any(size.paper for size in plan.published):
         yield _published_table(plan)
 
 
@@ -89,7 +101,14 @@ def format_figure(value: float) -> str:
 
 def format_days(value: float) -> str:
     """Return days, or hours if there are few."""
+    if value < 1 / 24:
+        return format_duration(86_400 * value)
     return f"{value:,.1f} days" if value >= 1 else f"{24 * value:,.1f} hours"
+
+
+def format_epochs(value: float) -> str:
+    """Return epochs with decimals only if there are few."""
+    return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
 
 
 def _estimate_facts(estimate: RunEstimate) -> dict[str, str]:
@@ -139,6 +158,50 @@ def _pair_rows(previews: Mapping[str, SamplingPreview[Pair]]) -> list[tuple[str,
         (format_key(pair), n, [(each.probabilities[pair], each.epochs[pair]) for each in previews.values()])
         for pair, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
+
+
+def _language_rows(
+    languages: Sequence[str], previews: Mapping[str, SamplingPreview[Pair]]
+) -> list[tuple[str, int, int, list[float]]]:
+    """Return language, number of pairs, sentence pairs, and the probability of a sentence in it under each rule."""
+    if not previews:
+        return []
+    counts = next(iter(previews.values())).counts
+    of_language = {language: [pair for pair in counts if language in pair] for language in languages}
+    return [
+        (
+            language,
+            len(pairs),
+            sum(counts[pair] for pair in pairs),
+            [sum(each.probabilities[pair] for pair in pairs) / 2 for each in previews.values()],
+        )
+        for language, pairs in of_language.items()
+    ]
+
+
+def _pack_pairs(languages: Sequence[str], previews: Mapping[str, SamplingPreview[Pair]]) -> dict[str, str]:
+    """Return all pairs for the script of the page: a JSON header, and the columns of the table as bytes in base64.
+
+    The columns are both languages as positions in the list, sentence pairs, and the probabilities under each rule, of
+    which the first three bytes of a float are kept. Epochs are proportional to probability / sentence pairs.
+    """
+    if not previews:
+        return {}
+    position = {language: k for k, language in enumerate(languages)}
+    first = next(iter(previews.values()))
+    pairs = [pair for _, pair in sorted((-n, pair) for pair, n in first.counts.items())]
+    places = np.array([[position[code] for code in pair] for pair in pairs]).T
+    columns = [places.astype(">u2" if len(languages) > 256 else "u1").tobytes()]
+    columns.append(np.array([min(first.counts[pair], 2**32 - 1) for pair in pairs], ">u4").tobytes())
+    samples = []
+    for each in previews.values():
+        probabilities = np.array([each.probabilities[pair] for pair in pairs], ">f4")
+        columns.append(probabilities.view(np.uint8).reshape(-1, 4)[:, :3].tobytes())
+        largest = max(pairs, key=lambda pair: each.probabilities[pair])
+        samples.append(each.epochs[largest] * each.counts[largest] / each.probabilities[largest])
+    header = {"languages": [*languages], "rules": [*previews], "samples": samples, "pairs": len(pairs)}
+    values = base64.b64encode(b"".join(columns)).decode()
+    return {"header": json.dumps(header, ensure_ascii=False, separators=(",", ":")), "values": values}
 
 
 def _run_table(plan: PretrainingPlan) -> Table:
@@ -193,16 +256,18 @@ def _published_table(plan: PretrainingPlan) -> Table:
 
 def _rule_table(plan: PretrainingPlan) -> Table:
     chosen = plan.recipe.sampling.pair_rule
-    table = Table("rule", "never sampled", "effective number", "most repeated", title="rules for pairs")
+    title = f"rules for pairs (the recipe uses {chosen})"
+    table = Table("rule", "never sampled", "effective number", "most repeated", title=title)
     for rule, preview in plan.rules.items():
         name = f"[bold]{rule}[/]" if rule.split()[0] == chosen else rule
         if isinstance(preview, str):
             table.add_row(name, "infeasible", "", "")
-            table.caption = preview
+            if rule == chosen:
+                table.caption = preview
             continue
         key = preview.most_repeated
         effective = f"{preview.effective_number:,.0f} of {len(preview.probabilities):,} pairs"
-        repeated = f"{format_key(key)}, {preview.epochs[key]:,.2f} epochs"
+        repeated = f"{format_key(key)}, {format_epochs(preview.epochs[key])} epochs"
         table.add_row(name, f"{preview.never_sampled:.1%}", effective, repeated)
     return table
 
@@ -220,7 +285,7 @@ def _sampling_table(kind: str, count: str, previews: Mapping[str, SamplingPrevie
         cells = [
             cell
             for preview in previews.values()
-            for cell in (f"{preview.probabilities[key]:.3%}"[:-1], f"{preview.epochs[key]:,.2f}")
+            for cell in (f"{preview.probabilities[key]:.3%}"[:-1], format_epochs(preview.epochs[key]))
         ]
         table.add_row(format_key(key), f"{counts[key]:,}", *cells)
     if len(largest) > MAX_ROWS:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crossling.core.errors import BadInput
-from crossling.core.hardware import get_accelerator
+from crossling.core.hardware import get_accelerator, local_accelerator
 from crossling.data.example_sampler import most_paired_language
 from crossling.data.shards import Shards
 from crossling.planning.budget import BudgetChoice, ComputeBudget
 from crossling.planning.estimate import PublishedSize, RunEstimate, estimate_run, published_sizes
 from crossling.planning.plan_page import write_page
-from crossling.planning.sampling_preview import (
+from crossling.recipes import adapt_recipe, get_recipe
+from crossling.recipes.initial_model import InitialModel
+from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
+from crossling.recipes.recipe import Recipe
+from crossling.recipes.run_warnings import run_warnings
+from crossling.recipes.sampling_preview import (
     SamplingPreview,
     format_key,
     preview_loads,
     preview_rules,
     preview_text,
 )
-from crossling.recipes import get_recipe
-from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
-from crossling.recipes.recipe import Recipe
 from crossling.sampling import MOST_PAIRED, Pair
 
 
@@ -96,6 +99,7 @@ def plan(
     *,
     size: str | None = None,
     set: Sequence[str] = (),
+    init: str | os.PathLike[str] | None = None,
     hours: float | None = None,
     gpus: int = 1,
     gpu: str | None = None,
@@ -108,6 +112,7 @@ def plan(
         out: HTML file to write the plan to.
         size: Size of the model [default: base, for veco large; with `hours` the largest that they buy].
         set: `key=value` settings of the recipe, as `Recipe.set` takes them.
+        init: Model that the run is initialized from, as of `pretrain`. The plan has its architecture.
         hours: Budget of a recipe given by name. The plan is that of the size and steps that it buys.
         gpus: Number of GPUs.
         gpu: Name of the GPU, for instance `h100` [default: the one here, or an H200].
@@ -125,12 +130,19 @@ def plan(
         'small'
     """
     accelerator, choice = get_accelerator(gpu), None
+    if gpu is None and local_accelerator() is None:
+        warnings.warn(
+            f"no known GPU here, so memory and time are predicted for an {accelerator.name}. Give gpu=NAME for another",
+            stacklevel=2,
+        )
     shards = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
     if hours is None:
-        recipe = get_recipe(recipe, size).set(set)
+        recipe = _initialized_recipe(recipe, init, size, set) if init else get_recipe(recipe, size).set(set)
     else:
         if isinstance(recipe, Recipe):
             raise BadInput(f"hours={hours:g}: a budget needs the name or recipe.json of {recipe.name}. Give that.")
+        if init is not None:
+            raise BadInput(f"init={os.fspath(init)}: a budget in hours chooses the size itself. Omit one of them.")
         choice = ComputeBudget(hours, gpus, accelerator).choose(os.fspath(recipe), shards, size, set)
         recipe = choice.recipe
     recipe.check()
@@ -157,6 +169,18 @@ def plan(
         published=[*published],
         budget=choice,
     )
+    for problem in run_warnings(recipe, text, planned.pairs):
+        warnings.warn(problem, stacklevel=2)
     if out is not None:
         write_page(planned, shards.path, Path(out))
     return planned
+
+
+def _initialized_recipe(
+    recipe: Recipe | str | os.PathLike[str], init: str | os.PathLike[str], size: str | None, assignments: Sequence[str]
+) -> Recipe:
+    """Return the recipe with the architecture of a model."""
+    model = InitialModel.load(init)
+    if isinstance(recipe, Recipe):
+        return model.adapt(get_recipe(recipe, size).set(assignments))
+    return adapt_recipe(os.fspath(recipe), model, size, assignments)

@@ -5,17 +5,21 @@ This module has the recipes by name, and adapts a recipe to the model that a run
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from crossling import bundled
 from crossling.core.errors import BadInput, suggestion
+from crossling.core.folder_kinds import folder_kind
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.recipes.infoxlm import infoxlm
 from crossling.recipes.initial_model import RTD_LR_FACTOR, InitialModel
-from crossling.recipes.recipe import Recipe
+from crossling.recipes.recipe import OBJECTIVES, Recipe
 from crossling.recipes.rosetta import rosetta
 from crossling.recipes.veco import veco
 from crossling.recipes.xlm import xlm, xlm_r
@@ -96,6 +100,14 @@ def recipe_name(recipe: str) -> str:
     compact = {_compact(name): name for name in RECIPES}
     if _compact(recipe) in compact:
         return compact[_compact(recipe)]
+    if recipe in OBJECTIVES:
+        trained = [name for name, build in RECIPES.items() if recipe in build().objectives]
+        raise BadInput(f"{recipe}: this is an objective, not a recipe. Use a recipe that has it: {', '.join(trained)}.")
+    if recipe == bundled.NAME:
+        raise BadInput(f"{recipe}: this is a model, not a recipe. Use `crossling pretrain rosetta --init {recipe}`.")
+    kind = folder_kind(recipe)
+    if kind and not any((Path(recipe) / file).is_file() for file in ("config.json", "recipe.json")):
+        raise BadInput(f"{recipe}: this is {kind}, not a recipe. Give the name of a recipe, such as rosetta.")
     family = next((name for name, pattern in MODEL_NAMES.items() if re.fullmatch(pattern, recipe, re.IGNORECASE)), None)
     if family or any((Path(recipe) / file).is_file() for file in ("config.json", "recipe.json")):
         command = f"crossling pretrain {family or 'xlm_r'} --init {recipe}"
@@ -179,8 +191,14 @@ def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assi
             " Omit the size."
         )
     is_file = recipe.endswith(".json")
-    if size is None and not is_file and own_size and has_size(recipe, own_size):
-        size = own_size
+    if size is None and not is_file:
+        size = _closest_size(recipe, shape[1])
+        if size is not None and size != own_size:
+            warnings.warn(
+                f"{model.name} has {shape[0]} layers and hidden size {shape[1]}, which is no named size. Other settings"
+                f" are those of {size}; another size changes them",
+                stacklevel=3,
+            )
     chosen = model.adapt(get_recipe(recipe, size)).set(assignments)
     has_lr = is_file or any(assignment.startswith("lr=") for assignment in assignments)
     if chosen.has_rtd and not has_lr:  # at the original one it was seen to diverge (XY-LENT, Limitations)
@@ -191,6 +209,12 @@ def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assi
         if found != expected:
             raise BadInput(f"model.{key}={found}: {model.name} has {expected}, which cannot change. Omit this setting.")
     return chosen
+
+
+def _closest_size(recipe: str, width: int) -> str | None:
+    """Return the size of a recipe whose hidden size is closest by ratio, the larger of two."""
+    sizes = [name for name in reversed(SIZES) if has_size(recipe, name)]
+    return min(sizes, key=lambda name: abs(math.log(SIZES[name].width / width)), default=None)
 
 
 def __dir__() -> list[str]:

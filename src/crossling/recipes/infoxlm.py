@@ -22,19 +22,22 @@ def infoxlm(size: str = "base") -> Recipe:
     MLM, TLM and cross-lingual contrastive learning (XLCo) with a momentum encoder, a queue of 131,072 keys, mixup and
     sentence vectors from the universal layer (8 / 12).
 
-    Command: crossling pretrain infoxlm --shards SHARDS -o RUN --init xlm-roberta-base
-    Cost (paper): Base 150k steps, Large 200k, of 2,048 sequences per objective on 64 V100-32GB, initialized from XLM-R.
-    Scores (paper): XNLI 76.2 / 81.4 (Base / Large, zero-shot transfer), MLQA 67.9 / 49.7 (Base, F1 / EM), Tatoeba-14
-        76.0 / 80.7 (Base, xx-en / en-xx).
+    - Command: `crossling pretrain infoxlm --shards SHARDS -o RUN --init xlm-roberta-base`
+    - Cost (paper): Base 150k steps, Large 200k, of 2,048 sequences per objective on 64 V100-32GB, initialized from
+      XLM-R.
+    - Scores (paper): XNLI 76.2 / 81.4 (Base / Large, zero-shot transfer), MLQA 67.9 / 49.7 (Base, F1 / EM), Tatoeba-14
+      76.0 / 80.7 (Base, xx-en / en-xx).
 
     From the authors' code, not in the paper: temperature 0.25, dot products, a projection without bias, 15% of the
     tokens masked on both sides of XLCo, no dropout. Momentum is the paper's 0.999; the script has 0.9999.
+
     Deviations:
-        Mixup partners are resampled at each step and may be crossed. Their code joins neighbours on disk, uncrossed.
-        Each loss is a mean. Theirs divides the sum of all by all tokens and sentences (`--set reduction=token_sum`).
-        Every pair of the shards is used. Theirs contain English (`--set sampling.pivot=en`).
-        Tiny and small start from random weights at a high learning rate. They use mean pooling, cosine / 0.05 and
-        momentum 0.99: see `XLCo.sized_like`.
+
+    - Mixup partners are resampled at each step and may be crossed. Their code joins neighbours on disk, uncrossed.
+    - Each loss is a mean. Theirs divides the sum of all by all tokens and sentences (`--set reduction=token_sum`).
+    - Every pair of the shards is used. Theirs contain English (`--set sampling.pivot=en`).
+    - Tiny and small start from random weights at a high learning rate. They use mean pooling, cosine / 0.05 and
+      momentum 0.99: see `XLCo.sized_like`.
 
     Args:
         size: tiny, small, base or large.

@@ -20,6 +20,8 @@ from crossling.objectives import Network
 from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
 from crossling.recipes.network import build_network, flops_per_token, make_batches, objective_loads
 from crossling.recipes.recipe import Recipe
+from crossling.recipes.run_warnings import run_warnings
+from crossling.recipes.sampling_preview import preview_pairs, preview_text
 from crossling.train.health import DiscriminatorGuard
 from crossling.train.meters import TrainingCost, describe_machine
 from crossling.train.resampling import Resampling
@@ -104,6 +106,9 @@ def _train(
         run = RunFolder(out, recipe.dump(), shards.fingerprint, init_source=source, data=_data_counts(shards, recipe))
         if is_main_process():
             copy_vocabulary(shards.vocabulary_path, run.path / "vocab")
+    if is_main_process() and not run.has_checkpoint:
+        for problem in run_warnings(recipe, preview_text(recipe, shards), preview_pairs(recipe, shards)):
+            warnings.warn(problem, stacklevel=4)
     net = build_network(recipe, shards.vocabulary_size)
     if model is not None and not run.has_checkpoint:
         summary = model.initialize(net, Vocabulary.load(shards.vocabulary_path), recipe.seed)

@@ -7,6 +7,7 @@ A recipe is a frozen value. A variation states its difference: `xlm_e("base").re
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,9 +25,9 @@ from crossling.train.parallel import Parallel
 from crossling.train.run_folder import read_description
 from crossling.train.step import Reduction
 
-_BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N or mrtd.tokens=N."
-_LENGTH = "The length is set for each objective. Set mlm.length=N or mrtd.length=N."
-_MASKING = "The masking rate is set for each objective. Set mlm.rate=0.15 or mrtd.rate=0.15."
+_BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N, or that of another objective."
+_LENGTH = "The length is set for each objective. Set mlm.length=N, or that of another objective."
+_MASKING = "The masking rate is set for each objective. Set mlm.rate=0.15, or that of another objective."
 
 # Names that other libraries give to a setting of pre-training, by our key or by a hint.
 _CONVENTIONAL_NAMES = {
@@ -64,7 +65,7 @@ OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All settings of a pre-training run.
+    """All settings of a pre-training run. An objective that is None is off.
 
     Args:
         name: Name of the recipe.
@@ -73,7 +74,7 @@ class Recipe:
         optimizer: AdamW or Muon, warm-up, weight decay and gradient clipping.
         lr: Peak learning rate.
         steps: Number of optimizer steps.
-        mlm: Masked language modelling on text. None turns an objective off.
+        mlm: Masked language modelling on text.
         tlm: Translation language modelling: MLM on joined translation pairs.
         mrtd: Multilingual replaced token detection on text, which also trains its generator with MLM.
         trtd: Translation replaced token detection on joined pairs, which also trains its generator with TLM.
@@ -174,7 +175,8 @@ class Recipe:
     def set(self, assignments: Iterable[str]) -> Recipe:
         """Return a copy with `key=value` settings applied in order, as `--set` of the command line does.
 
-        An objective that is turned on takes the batch size and length of those that are or were on.
+        An objective that is turned on takes the batch size and length of those that are or were on. Setting `tokens` of
+        an objective resets its `sequences`.
 
         Args:
             assignments: `steps=100`, `trtd=off`, `xlco=on`, `model.gate=false`.
@@ -188,11 +190,24 @@ class Recipe:
         Example:
             >>> crossling.recipes.xlm_e("base").set(["trtd=off", "mrtd.lambda=25"])
         """
+        if isinstance(assignments, str):
+            raise BadInput(
+                f"set: found the string {settings.shorten(assignments)!r}. Give a list of key=value strings."
+            )
         recipe, known = self, self.objectives
         for assignment in assignments:
-            part = assignment.partition("=")[0].partition(".")[0]
+            key = assignment.partition("=")[0]
+            part = key.partition(".")[0]
+            if "." in key and part in OBJECTIVES and getattr(recipe, part) is None:
+                warnings.warn(
+                    f"{assignment}: {part} is off in {recipe.name}, and this setting turns it on. Set {part}=on to"
+                    f" confirm it, or omit the setting",
+                    stacklevel=2,
+                )
             if part in OBJECTIVES and getattr(recipe, part) is None and not assignment.endswith("=off"):
                 recipe = recipe.replace(**{part: _sized_like(settings.part_type(Recipe, part), known)})
+            if key == f"{part}.tokens" and getattr(getattr(recipe, part, None), "sequences", None) is not None:
+                recipe = settings.assign(recipe, f"{part}.sequences=none")  # otherwise tokens would have no effect
             recipe = settings.assign(recipe, assignment, SETTING_ALIASES)
             known = known | recipe.objectives
         return recipe

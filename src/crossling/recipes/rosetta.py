@@ -19,14 +19,17 @@ def rosetta(size: str = "base") -> Recipe:
     MLM, TLM, and contrastive learning with in-batch negatives in both directions, by the cosine of mean-pooled states.
     Pairs are those with one pivot language, the one with the most pairs. Gated relative position bias, no dropout.
 
-    Command: crossling pretrain rosetta --shards SHARDS -o RUN --size small
-    Cost: small, 1,353 steps, 7e15 FLOPs; like every recipe of that size it is pre-norm and uses Muon.
-    Scores (32 languages, two seeds, XQuAD one seed; docs/results.md):
-        rosetta: Tatoeba-28 45.5, AER 54.7, XNLI 49.3, POS 51.2, NER 46.6, XQuAD 11.4.
-        infoxlm: Tatoeba-28 28.6, AER 58.9, XNLI 46.8, POS 48.4, NER 45.8, XQuAD 10.5.
-        On XQuAD, xlm (15.7) and xlm_e (17.0, one seed) are ahead of both.
-        With xlco.length=48 and xlco.pairs=2048 (one seed): 49.1, 51.3, 46.4, 50.6, 46.1, 9.6.
-        The bundled model has 3,600 steps of 2,048 pairs (docs/bundled-model.md): 56.9, AER de-en 36.9, en-fr 18.3.
+    - Command: `crossling pretrain rosetta --shards SHARDS -o RUN --size small`
+    - Cost: small, 1,353 steps, 7e15 FLOPs; like every recipe of that size it is pre-norm and uses Muon.
+
+    Scores on 32 languages (two seeds, XQuAD one seed; docs/research/results.md):
+
+    - rosetta: Tatoeba-28 45.5, AER 54.7, XNLI 49.3, POS 51.2, NER 46.6, XQuAD 11.4.
+    - infoxlm: Tatoeba-28 28.6, AER 58.9, XNLI 46.8, POS 48.4, NER 45.8, XQuAD 10.5.
+    - On XQuAD, xlm (15.7) and xlm_e (17.0, one seed) are ahead of both.
+    - With xlco.length=48 and xlco.pairs=2048 (one seed): 49.1, 51.3, 46.4, 50.6, 46.1, 9.6.
+    - The bundled model has 3,600 steps of 2,048 pairs (docs/reference/bundled-model.md): 56.9, AER de-en 36.9, en-fr
+      18.3.
 
     Settings were selected by Tatoeba-28 itself. `crossling lab rosetta` measures the effect of each part.
     Base and large were never trained. They have InfoXLM's steps, learning rates and normalization, and fewer tokens for

@@ -20,22 +20,25 @@ def veco(size: str = "large") -> Recipe:
     An encoder with a plug-in cross-attention module in every layer. CA-MLM on adjacent segments of text alternates with
     CA-MLM and TLM on translation pairs.
 
-    Command: crossling pretrain veco --size large --shards SHARDS -o RUN --init xlm-roberta-large
-    Cost (paper): Large (662M), 240k steps of 1,024 (text) and 4,096 (pairs) sequences on 64 V100-32GB, initialized from
-        XLM-R.
-    Scores (paper): XTREME 73.1 (zero-shot transfer) and 81.0 (translate-train-all, plugged in), WMT14 En-De 30.6
-        sacreBLEU.
+    - Command: `crossling pretrain veco --size large --shards SHARDS -o RUN --init xlm-roberta-large`
+    - Cost (paper): Large (662M), 240k steps of 1,024 (text) and 4,096 (pairs) sequences on 64 V100-32GB, initialized
+      from XLM-R.
+    - Scores (paper): XTREME 73.1 (zero-shot transfer) and 81.0 (translate-train-all, plugged in), WMT14 En-De 30.6
+      sacreBLEU.
+
     `ablation` is the small model of Table 5: 247M, 6 layers, hidden size 768, 33 languages, trained from scratch.
 
     Initialized from a model, only cross-attention is trained at first, as in the paper. The paper gives no number of
     steps; here it is the warm-up (`freeze_steps`). A new language model head is trained from the first step too. From
     scratch, everything is trained from the first step.
+
     Deviations:
-        Each of the four loss terms is a mean.
-        The query of cross-attention is the output of self-attention (see objectives/ca_mlm.py).
-        The lengths 512 and 128 are those of the two sequences of a pair together.
-        `base` is ours, with the hyperparameters of Large.
-        Gradients are clipped at 1.0; the paper gives no value.
+
+    - Each of the four loss terms is a mean.
+    - The query of cross-attention is the output of self-attention (see objectives/ca_mlm.py).
+    - The lengths 512 and 128 are those of the two sequences of a pair together.
+    - `base` is ours, with the hyperparameters of Large.
+    - Gradients are clipped at 1.0; the paper gives no value.
 
     Args:
         size: tiny, small, base, large or ablation.

@@ -20,9 +20,9 @@ def xlm_r(size: str = "base") -> Recipe:
 
     Masked language modelling on multilingual text, with absolute positions only.
 
-    Command: crossling pretrain xlm_r --shards SHARDS -o RUN
-    Cost (paper): 1.5M steps of 8,192 sequences on 500 V100.
-    Scores (paper): XNLI 76.2 / 80.9 (Base / Large, zero-shot transfer; InfoXLM Table 1).
+    - Command: `crossling pretrain xlm_r --shards SHARDS -o RUN`
+    - Cost (paper): 1.5M steps of 8,192 sequences on 500 V100.
+    - Scores (paper): XNLI 76.2 / 80.9 (Base / Large, zero-shot transfer; InfoXLM Table 1).
 
     Not given in the paper: peak learning rate and warm-up are those of XLM-E (Base) and XY-LENT (Large), for
     comparison. Gradients are clipped at 1.0. Dropout is 0.1, of attention weights too, as in the released models.
@@ -52,9 +52,9 @@ def xlm(size: str = "base") -> Recipe:
 
     Masked language modelling on text (MLM) and on joined translation pairs (TLM).
 
-    Command: crossling pretrain xlm --shards SHARDS -o RUN
-    Cost: twice that of a step of `xlm_r`.
-    Scores (paper): XNLI 75.1 (15 languages; InfoXLM Table 1), 73.4 in XLM-E's setup (its Table 2).
+    - Command: `crossling pretrain xlm --shards SHARDS -o RUN`
+    - Cost: twice that of a step of `xlm_r`.
+    - Scores (paper): XNLI 75.1 (15 languages; InfoXLM Table 1), 73.4 in XLM-E's setup (its Table 2).
 
     Deviations: no language embeddings and no reset of positions, as in all later models. All else is that of `xlm_r`,
     with the paper's sampling exponent 0.7.

@@ -19,16 +19,18 @@ def xlm_e(size: str = "base") -> Recipe:
 
     Multilingual and translation replaced token detection with a small generator, and a gated relative position bias.
 
-    Command: crossling pretrain xlm_e --shards SHARDS -o RUN
-    Cost (paper): Base, 125k steps of 1M tokens for each of the two objectives, 1.7 days on 64 A100.
-    Scores (paper): XTREME average 69.3, Tatoeba-36 65.0 / 62.3 (en-xx / xx-en), word alignment AER 19.32.
+    - Command: `crossling pretrain xlm_e --shards SHARDS -o RUN`
+    - Cost (paper): Base, 125k steps of 1M tokens for each of the two objectives, 1.7 days on 64 A100.
+    - Scores (paper): XTREME average 69.3, Tatoeba-36 65.0 / 62.3 (en-xx / xx-en), word alignment AER 19.32.
 
     Not given in the paper:
-        Masking rate 15%, and every chosen token becomes the mask token.
-        Relative positions in 32 buckets up to distance 128, with absolute positions beside them.
-        Dropout 0.1 in the discriminator, except for attention weights, and none in the generator.
-        One token table for both.
-        Large and XL: learning rate, steps, batch size and clipping of XY-LENT, which has the same architectures.
+
+    - Masking rate 15%, and every chosen token becomes the mask token.
+    - Relative positions in 32 buckets up to distance 128, with absolute positions beside them.
+    - Dropout 0.1 in the discriminator, except for attention weights, and none in the generator.
+    - One token table for both.
+    - Large and XL: learning rate, steps, batch size and clipping of XY-LENT, which has the same architectures.
+
     The paper's pairs have English on one side. Here every pair of the shards is used; `--set sampling.pivot=en` selects
     those with English.
 

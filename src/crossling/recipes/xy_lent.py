@@ -20,9 +20,9 @@ def xy_lent(size: str = "base") -> Recipe:
     XLM-E on translation pairs between any two languages, sampled so that each language has its smoothed probability
     (section 3.2), with a vocabulary of 500k entries (`crossling vocab --size 500000 --allocate vocap`).
 
-    Command: crossling pretrain xy_lent --shards SHARDS -o RUN
-    Cost (paper): Base and Large on 128 A100-40GB, XL on 512 A100-80GB; 477M / 814M / 2.1B parameters.
-    Scores (paper): XNLI 80.5 / 83.0 / 84.8; average of five tasks 3.1 / 1.8 / 0.9 points above XLM-E.
+    - Command: `crossling pretrain xy_lent --shards SHARDS -o RUN`
+    - Cost (paper): Base and Large on 128 A100-40GB, XL on 512 A100-80GB; 477M / 814M / 2.1B parameters.
+    - Scores (paper): XNLI 80.5 / 83.0 / 84.8; average of five tasks 3.1 / 1.8 / 0.9 points above XLM-E.
 
     Not given in the paper: the sampling temperature is 1 / 0.7, as for text. All else is that of `xlm_e`.
     In every recipe here, not only in this one, [CLS] is never masked and a pair is swapped with probability 0.5.

@@ -72,7 +72,7 @@ class Measure:
     def description(self) -> str:
         """All fields except the task, as text."""
         better = " (lower is better)" if self.lower_is_better else ""
-        facts: list[str | None] = [self.metric.replace("_", " ") + better]
+        facts: list[str | None] = [metric_title(self.metric) + better]
         facts += [self.protocol and f"protocol {self.protocol}"]
         facts += [self.setting, f"{self.split} set", self.trained_on and f"trained on {self.trained_on}"]
         facts += [self.selection and f"selected by {self.selection}", self.pooling and f"{self.pooling} pooling"]
@@ -136,6 +136,11 @@ class TaskScore:
         below = math.sqrt(sum((value - low) ** 2 for value, low, _ in bounds)) / len(codes)
         above = math.sqrt(sum((high - value) ** 2 for value, _, high in bounds)) / len(codes)
         return max(0.0, self.mean - below), min(100.0, self.mean + above)
+
+
+def metric_title(metric: str) -> str:
+    """Return a metric as it is written in text: `F1`, `AER`, `exact match`."""
+    return metric.replace("_", " ").replace("f1", "F1").replace("aer", "AER")
 
 
 def languages_in_mean(task: str, languages: Iterable[str]) -> list[str]:

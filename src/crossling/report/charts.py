@@ -1,15 +1,19 @@
 """Charts as SVG text, drawn by Matplotlib: lines, scatter plots, density maps and word alignments.
 
-The pictures have a transparent background, grey axes and eight colours that are readable on light and on dark pages.
-They contain no scripts and no links. The same data gives the same bytes. Matplotlib is imported on first use.
+The pictures have a transparent background. Text and axes use the colours `--ink` and `--soft` of the page; a picture
+in its own file follows the light or dark scheme of the reader. At most six series are coloured and labelled at the end
+of their line; all others are grey. There are no scripts and no links. The same data gives the same bytes. Matplotlib is
+imported on first use.
 """
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 import math
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,14 +26,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, except those that are hard to see on white or on black.
-PALETTE = ("#2a80c8", "#d55e00", "#009e73", "#cc79a7", "#a87900", "#8860c8", "#7a7a7a", "#2a9fc0")
-GREY = "#808080"
-LINE_STYLES = ("-", "--", ":")  # one for every eight series
-WIDTH, HEIGHT = 400, 240  # of one panel, in SVG units
+# Six of Okabe and Ito's colours, which readers with any common colour blindness can distinguish. All others are grey.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+GREY, INK = "#808080", "#707070"  # of axes and of names; replaced by the colours of the page
+WIDTH, HEIGHT = 360, 220  # of one panel, in SVG units
 CELL = 34  # side of a word pair in an alignment
+LABEL_WIDTH, LABEL_HEIGHT = 16, 0.085  # of a name at the end of a line: characters, and fraction of the axis
+# Colours of a picture in its own file. Both pairs stay readable if the page around it has the other scheme.
+SCHEMES = (
+    "<style>svg.chart{--soft:#686e78;--ink:#62676f}"
+    "@media(prefers-color-scheme:dark){svg.chart{--soft:#8d949e;--ink:#959ca6}}</style>"
+)
 # Style of every element, ids that occur in every chart, and empty groups.
 NEEDLESS = r'(?s:<defs>\s*<style.*?</defs>)| id="[\w.]+_\d+"| transform="rotate\(-0 [^"]*"|(?m:^ +)|<g/>\n'
+MANY_NAMES = 40  # rows of a density map with smaller cells
 MAX_POINTS = 80  # of a series: more are averaged in groups to keep the page small
 TABLE_ROWS = 10
 
@@ -38,7 +48,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Series:
-    """A named line. `colour` counts through PALETTE."""
+    """A named line. `colour` counts through PALETTE; a series after the last colour is grey and has no label."""
 
     name: str
     colour: int
@@ -123,12 +133,20 @@ class ScatterPlot:
 def line_chart(
     rows: Sequence[Sequence[LinePlot]], *, label: str, legend: bool = False, standalone: bool = False
 ) -> str:
-    """Draw panels of lines in rows. Several panels get their titles; `legend` names the series below."""
+    """Draw panels of lines in rows.
+
+    Args:
+        rows: Panels. Several panels get their titles.
+        label: Description of the picture for readers who do not see it.
+        legend: List the names of the grey series below the panels. Coloured series have their name at their end.
+        standalone: Return the content of an SVG file, which follows the light or dark scheme of the reader.
+    """
     columns = max(map(len, rows))
-    names = {series.name for row in rows for plot in row for series in plot.series}
-    legend_rows = math.ceil(len(names) / (2 * columns)) if legend else 0
+    series = [each for row in rows for plot in row for each in plot.series]
+    others = [*dict.fromkeys(each.name for each in series if each.colour >= len(PALETTE))] if legend else []
+    notes = textwrap.wrap(f"Grey: {', '.join(others)}", columns * WIDTH // 6) if others else []
     titled = len(rows) * columns > 1
-    with _figure(columns * WIDTH, len(rows) * (HEIGHT + 24 * titled) + 17 * legend_rows) as figure:
+    with _figure(columns * WIDTH, len(rows) * (HEIGHT + 24 * titled) + 15 * len(notes)) as figure:
         axes = figure.subplots(len(rows), columns, squeeze=False)
         for row, panels in zip(rows, axes, strict=True):
             for panel in panels[len(row) :]:
@@ -137,32 +155,61 @@ def line_chart(
                 _draw_lines(panel, plot)
                 if titled:
                     panel.set_title(plot.title, loc="left", fontsize=12)
-        if legend:
-            handles, labels = axes[0][0].get_legend_handles_labels()
-            figure.legend(
-                handles, labels, loc="outside lower left", ncols=2 * columns, frameon=False, fontsize=9, handlelength=4
-            )
+        if notes:
+            figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=9.5)
         return _render(figure, label, standalone)
 
 
 def density_map(
     label: str, names: Sequence[str], values: Sequence[Sequence[float | None]], low: float, high: float
 ) -> str:
-    """Draw a square map on a logarithmic colour scale from `low` to `high`. Zeros are grey, None is blank."""
-    from matplotlib.colors import ListedColormap, LogNorm, to_rgba
+    """Draw a square map on a logarithmic colour scale from `low` to `high`. Zeros are grey, None is blank.
 
-    side = 60 + 9 * len(names)
-    with _figure(side + 60, side) as figure:
-        axes = figure.subplots()
-        shades = ListedColormap([to_rgba(PALETTE[0], 0.08 + 0.92 * step / 63) for step in range(64)])
-        colours = shades.with_extremes(bad=(0, 0, 0, 0), under=to_rgba(GREY, 0.35))
-        cells = [[math.nan if value is None else value or low / 10 for value in row] for row in values]
-        image = axes.imshow(cells, cmap=colours, norm=LogNorm(low, high), interpolation="none")
-        _name_cells(axes, names, names, rotation=90, size=7)
-        bar = figure.colorbar(image, ax=axes, shrink=0.6)
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(labelsize=8, which="both", length=0)
-        return _render(figure, label)
+    Names have a height of 10 pixels.
+    """
+    cell = 14 if len(names) <= MANY_NAMES else 10
+    margin, width = 20 + 6 * max(map(len, names)), cell * len(names)
+    side, bar, low_line = margin + width, max(180, min(width, 240)), cell // 2 + 3
+    shades = [[None if value is None else _shade(value, low, high) for value in row] for row in values]
+    lines = [(margin + cell * k + low_line, html.escape(name)) for k, name in enumerate(names)]
+    down = "".join(f'<text x="{margin - 4}" y="{y}">{name}</text>' for y, name in lines)
+    across = "".join(f'<text x="{4 - margin}" y="{x}">{name}</text>' for x, name in lines)
+    total, bottom, style = max(side, margin + bar) + 4, side + 26, 'font-family="system-ui, sans-serif" font-size="10"'
+    parts = [
+        f'<svg width="{total}" height="{bottom + 4}" class="chart map" role="img" aria-label="{html.escape(label)}"',
+        f' fill="var(--soft, {GREY})" {style} data-margin="{margin}" data-cell="{cell}">',
+        f'<text x="{margin}" y="9">second language</text>',
+        f'<text transform="rotate(-90)" x="{-side}" y="9">first language</text>',
+        f'<g text-anchor="end">{down}</g><g transform="rotate(-90)">{across}</g>',
+        _image(shades, (margin, margin), (width, width)),
+        _image([range(2, 34)], (margin, side + 6), (bar, 8)),
+        f'<text x="{margin}" y="{bottom}">{low:.0e}, probability</text>',
+        f'<text x="{margin + bar}" y="{bottom}" text-anchor="end">{high:.0e}</text></svg>',
+    ]
+    return "".join(parts)
+
+
+def _shade(value: float, low: float, high: float) -> int:
+    """Return the colour of a value in the pictures of `_image`: 1 for zero, 2 to 33 on a logarithmic scale."""
+    if not value:
+        return 1
+    return 2 + round(31 * min(1.0, max(0.0, math.log(value / low) / math.log(high / low))))
+
+
+def _image(cells: Sequence[Sequence[int | None]], corner: tuple[int, int], size: tuple[int, int]) -> str:
+    """Return an image element with one pixel for each cell: 0 and None are transparent, 1 is grey, others are blue."""
+    from PIL import Image, ImageColor
+
+    image = Image.new("P", (len(cells[0]), len(cells)))
+    image.putdata([cell or 0 for row in cells for cell in row])
+    blue = ImageColor.getrgb(PALETTE[0])
+    image.putpalette([*(0, 0, 0), *ImageColor.getrgb(GREY), *blue * 32])
+    alphas = bytes([0, 90, *(round(255 * (0.08 + 0.92 * step / 31)) for step in range(32))])
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", transparency=alphas, optimize=True)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    place = f'x="{corner[0]}" y="{corner[1]}" width="{size[0]}" height="{size[1]}" preserveAspectRatio="none"'
+    return f'<image {place} style="image-rendering: pixelated" href="data:image/png;base64,{data}"/>'
 
 
 def alignment_grid(alignment: Mapping[str, Any]) -> str:
@@ -185,9 +232,11 @@ def alignment_grid(alignment: Mapping[str, Any]) -> str:
         if values:
             axes.imshow(shades, interpolation="none")
         _name_cells(axes, source, target, rotation=55, size=11)
+        axes.set_ylabel("source words")
+        axes.set_xlabel("target words")
         for row, line in enumerate(similarity):
             for column, value in enumerate(line):
-                axes.text(column, row + 0.3, f"{value:.2f}", ha="center", va="center", fontsize=7.5)
+                axes.text(column, row + 0.29, f"{value:.2f}", ha="center", va="center", fontsize=11, color=INK)
         for row, column in sorted({*map(tuple, alignment["sure"]), *map(tuple, alignment["possible"])}):
             frame = Rectangle((column - 0.44, row - 0.44), 0.88, 0.88, fill=False, edgecolor=PALETTE[4], linewidth=2)
             axes.add_patch(frame).set_linestyle("-" if [row, column] in alignment["sure"] else "--")
@@ -206,23 +255,64 @@ def average_groups(points: Sequence[Point]) -> list[Point]:
 def _draw_lines(axes: Axes, plot: LinePlot) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    for each in plot.series:
-        if each.points:
-            xs, ys = zip(*average_groups(each.points), strict=True)
-            style = LINE_STYLES[each.colour // len(PALETTE) % len(LINE_STYLES)]
-            marker = "o" if plot.from_zero else ""
-            axes.plot(xs, ys, style + marker, color=_colour(each.colour), markersize=4, linewidth=1.8, label=each.name)
+    drawn = [(each, average_groups(each.points)) for each in plot.series if each.points]
+    for each, points in drawn:
+        is_coloured = each.colour < len(PALETTE)
+        marker = "o" if plot.from_zero and is_coloured else ""
+        [line] = axes.plot(*zip(*points, strict=True), "-" + marker, color=_colour(each.colour), markersize=4)
+        line.set(linewidth=2 if is_coloured else 1, alpha=None if is_coloured else 0.6, zorder=2 + is_coloured)
     if plot.level:
         value, name = plot.level
         axes.axhline(value, color=GREY, linestyle=":", linewidth=1.2)
-        axes.annotate(name, (1, value), (0, 4), ("axes fraction", "data"), "offset points", ha="right", fontsize=9)
+        axes.annotate(name, (1, value), (0, 4), ("axes fraction", "data"), "offset points", ha="right", fontsize=11)
     if plot.from_zero:
         axes.set_ylim(bottom=0)
+    if len(drawn) > 1:
+        _name_lines(axes, [(each, points[-1]) for each, points in drawn if each.colour < len(PALETTE)])
     _style_axes(axes, plot.x_label, plot.y_label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: format_count(value)))
+
+
+def _name_lines(axes: Axes, ends: Sequence[tuple[Series, Point]]) -> None:
+    """Put the name of each series right of the end of its line. Names that would overlap move apart."""
+    low, high = axes.get_ylim()
+    names = [textwrap.wrap(series.name, LABEL_WIDTH) or [""] for series, _ in ends]
+    wanted = [(y - low) / ((high - low) or 1) for _, (_, y) in ends]
+    heights = [LABEL_HEIGHT * len(lines) for lines in names]
+    for (series, end), lines, place in zip(ends, names, spread_labels(wanted, heights), strict=True):
+        leader = {"arrowstyle": "-", "color": _colour(series.colour), "linewidth": 1, "relpos": (0, 0.5)}
+        axes.annotate(
+            "\n".join(lines),
+            end,
+            (1.04, place),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=11,
+            color=INK,
+            linespacing=1.1,
+            arrowprops={**leader, "shrinkA": 1, "shrinkB": 2},
+            annotation_clip=False,
+        )
+
+
+def spread_labels(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
+    """Return centres near the wanted ones at which labels of these heights do not overlap.
+
+    They stay between 0 and 1 if there is space for all.
+    """
+    order = sorted(range(len(wanted)), key=lambda k: wanted[k])
+    places, edge = [*wanted], -math.inf
+    for k in order:
+        places[k] = max(wanted[k], edge + heights[k] / 2)
+        edge = places[k] + heights[k] / 2
+    edge = 1.0
+    for k in reversed(order):
+        places[k] = min(places[k], edge - heights[k] / 2)
+        edge = places[k] - heights[k] / 2
+    return places
 
 
 def _style_axes(axes: Axes, x_label: str, y_label: str) -> None:
@@ -252,7 +342,7 @@ def _name_dots(figure: Figure, axes: Axes, dots: Sequence[Dot]) -> None:
     sides = ((7, 0, "left", "center"), (-7, 0, "right", "center"), (0, 6, "center", "bottom"), (0, -6, "center", "top"))
     for dot in sorted(dots, key=lambda dot: dot.colour is None):
         for x, y, horizontal, vertical in sides:
-            name = axes.annotate(dot.name, (dot.x, dot.y), (x, y), textcoords="offset points", fontsize=8.5)
+            name = axes.annotate(dot.name, (dot.x, dot.y), (x, y), textcoords="offset points", fontsize=11)
             name.set(ha=horizontal, va=vertical)
             area = name.get_window_extent(canvas.get_renderer())
             if figure.bbox.containsx(area.x1) and axes.bbox.containsx(area.x0) and not area.count_overlaps(taken):
@@ -262,7 +352,7 @@ def _name_dots(figure: Figure, axes: Axes, dots: Sequence[Dot]) -> None:
 
 
 def _colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
+    return PALETTE[number] if number < len(PALETTE) else GREY
 
 
 @contextmanager
@@ -288,8 +378,10 @@ def _render(figure: Figure, label: str, standalone: bool = False) -> str:
     with matplotlib.rc_context({"svg.hashsalt": label}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     start, _, body = buffer.getvalue().partition("<metadata>")
-    body = body.partition("</metadata>")[2].replace(GREY, f"var(--soft, {GREY})")
+    body = body.partition("</metadata>")[2]
+    for colour, name in ((GREY, "--soft"), (INK, "--ink")):
+        body = body.replace(colour, f"var({name}, {colour})")
     body = re.sub(NEEDLESS, "", re.sub("font-family: [^;]*", "font-family: system-ui, sans-serif", body))
     start = re.sub(r' (width|height|version)="[^"]*"', "", start[start.index("<svg") :].strip()[:-1])
     start = start if standalone else re.sub(r' xmlns(:xlink)?="[^"]*"', "", start)
-    return f'{start} class="chart" role="img" aria-label="{html.escape(label)}">{body}'
+    return f'{start} class="chart" role="img" aria-label="{html.escape(label)}">{SCHEMES * standalone}{body}'

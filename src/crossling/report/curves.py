@@ -47,7 +47,7 @@ def training_charts(runs: Sequence[ReportRun]) -> list[LinePlot]:
             for run in runs
         ]
         if any(each.points for each in series):
-            y_label = f"{probes[term]}, %" if term in probes else "loss"
+            y_label = f"{probes[term].partition(' ')[0]}, %" if term in probes else "loss"
             plots.append(LinePlot(title, "step", y_label, series, from_zero=term in probes))
     return plots
 

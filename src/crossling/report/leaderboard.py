@@ -43,7 +43,7 @@ class LeaderboardCell:
 
     text: str
     small: str = ""  # standard deviation, protocol and layer, coverage of the languages
-    title: str = ""  # conditions and seeds, shown on hovering
+    title: str = ""  # conditions and seeds
     notes: tuple[str, ...] = ()
 
 

@@ -2,11 +2,12 @@
 
 A folder may be or contain, at most two levels down: run folders (`recipe.json` and `metrics.jsonl`) and fine-tuned
 models (`tuned.json`). It may also contain `scores.jsonl`, predictions, and examples (`showcase.json`, see showcase.py).
-The page loads nothing from the network and runs no scripts.
+The page loads nothing from the network. Its only script sorts tables; without it everything else works.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections import ChainMap
@@ -24,12 +25,15 @@ from crossling.core.progress import format_duration
 from crossling.evaluate.significance import ModelPredictions, compare_models
 from crossling.report import report_sections
 from crossling.report.analysis import TITLES, TRAINING_DATA_GROUPS
-from crossling.report.charts import PALETTE, alignment_grid
+from crossling.report.charts import GREY, PALETTE, alignment_grid
+from crossling.report.comparison_summary import group_comparisons
 from crossling.report.curves import layer_charts, scatter_charts, training_charts
+from crossling.report.html_page import SORT_SCRIPT, PageContents, inline_script
 from crossling.report.leaderboard import build_leaderboards
 from crossling.report.published import paper_citations
 from crossling.report.runs import ReportRun, chance_accuracy, collect_runs
 
+MAX_FAMILIES = 12  # lines of significant differences; more are folded
 LEARNED_AUC = 0.7  # below it, coloured tokens would show noise
 HTML_SUFFIXES, MARKDOWN_SUFFIX = (".html", ".htm"), ".md"
 HERE = Path(__file__).parent
@@ -87,10 +91,11 @@ def _write(path: Path, environment: Environment, template: str, context: dict[st
 def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
     """Everything that the templates use."""
     found, showcases = collect_runs(folders)
-    runs = [replace(run, colour=index % len(PALETTE)) for index, run in enumerate(found)]
+    runs = _coloured(found)
     showcase = ChainMap(*showcases)  # of several, the first counts
     chance = showcase.get("chance", chance_accuracy(runs))
     leaderboards = build_leaderboards(runs)
+    comparisons = compare_models([_predictions(run) for run in runs])
     return {
         "title": showcase.get("title", "How cross-lingual is it?"),
         "subtitle": showcase.get("subtitle", ""),
@@ -98,6 +103,8 @@ def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
         "chance": chance,
         "leaderboards": leaderboards,
         "footnotes": Footnotes(),
+        "contents": PageContents(),
+        "script": inline_script(SORT_SCRIPT),
         "papers": paper_citations() if leaderboards else {},
         "tasks": report_sections.task_sections(runs),
         "families": report_sections.family_heatmaps(runs),
@@ -105,7 +112,9 @@ def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
         "training_data": report_sections.training_data_rows(runs),
         "training_data_groups": TRAINING_DATA_GROUPS,
         "continued_training": report_sections.continued_training(runs),
-        "comparisons": compare_models([_predictions(run) for run in runs]),
+        "comparisons": comparisons,
+        "comparison_families": group_comparisons(comparisons),
+        "max_families": MAX_FAMILIES,
         "titles": TITLES,
         "scatter_charts": scatter_charts(runs),
         "training_charts": training_charts(runs),
@@ -114,8 +123,16 @@ def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
         "alignment_grid": alignment_grid,
         "learned_auc": LEARNED_AUC,
         "facts": _facts(runs, showcases),
-        "palette": PALETTE,
+        "palette": (*PALETTE, GREY),
     }
+
+
+def _coloured(runs: Sequence[ReportRun]) -> list[ReportRun]:
+    """Give each run a colour of the palette. Of more runs than colours, those with the best retrieval have one."""
+    retrieval = [run.retrieval.best if run.retrieval else -math.inf for run in runs]
+    best = sorted(range(len(runs)), key=lambda k: -retrieval[k])
+    chosen = sorted(best[: len(PALETTE)])
+    return [replace(run, colour=chosen.index(k) if k in chosen else len(PALETTE)) for k, run in enumerate(runs)]
 
 
 def _predictions(run: ReportRun) -> ModelPredictions:

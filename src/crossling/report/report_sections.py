@@ -6,7 +6,7 @@ Everything is computed here from the rows of scores. The templates only arrange 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -48,7 +48,6 @@ class HeatmapCell:
 
     value: float
     shade: float  # 0 to 1
-    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class HeatmapRow:
     _: KW_ONLY
     reference: str = ""  # paper and table of a published model
     colour: int | None = None  # None for a published model
-    title: str = ""
+    title: str = ""  # conditions of the scores
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,16 @@ class MetricCard:
     column_blocks: list[list[str]]  # languages across, one heatmap for each block
     rows: list[HeatmapRow]  # models down
     bars: list[ScoreBar]
+
+    @property
+    def values(self) -> list[list[str]]:
+        """A header, then each language with spread and interval for every run; empty if there are none of both."""
+        scores = [bar.score for bar in self.bars]
+        if not any(score.intervals or score.seeds.deviation is not None for score in scores):
+            return []
+        codes = [code for block in self.column_blocks for code in block]
+        rows = [[code, *(_value_text(code, score) for score in scores)] for code in codes]
+        return [["language", *(bar.run.name for bar in self.bars)], *rows]
 
 
 @dataclass(frozen=True)
@@ -152,6 +161,7 @@ class GroupHeatmap:
     columns: list[str]
     rows: list[str]
     cells: dict[tuple[str, str], HeatmapCell]
+    languages: dict[str, list[str]] = field(default_factory=dict)  # of a row, in any column
     signed: bool = False  # a difference
 
 
@@ -199,10 +209,7 @@ def cross_lingual_qa(runs: Sequence[ReportRun]) -> list[GroupHeatmap]:
         if any(text != question for text, question in scores):
             values = {pair: fmean(seeds) for pair, seeds in scores.items()}
             span = min(values.values()), max(values.values())
-            cells = {
-                pair: HeatmapCell(value, _shade(value, span), "text – question: " + " – ".join(pair))
-                for pair, value in values.items()
-            }
+            cells = {pair: HeatmapCell(value, _shade(value, span)) for pair, value in values.items()}
             texts, questions = (family_order({pair[side] for pair in values}) for side in (0, 1))
             maps.append(GroupHeatmap(name=run.name, colour=run.colour, columns=questions, rows=texts, cells=cells))
     return maps
@@ -280,15 +287,15 @@ def _card(measure: Measure, runs: Sequence[ReportRun]) -> MetricCard:
     values += [value for _, languages in published for value in languages.values()]
     span = min(values), max(values)
 
-    def cell(value: float, title: str) -> HeatmapCell:
-        return HeatmapCell(value, _shade(value, span, measure.lower_is_better), title)
+    def cell(value: float) -> HeatmapCell:
+        return HeatmapCell(value, _shade(value, span, measure.lower_is_better))
 
     rows = []
     for run, score in scored:
-        cells = {code: cell(spread.mean, _tooltip(code, score)) for code, spread in score.languages.items()}
+        cells = {code: cell(spread.mean) for code, spread in score.languages.items()}
         rows.append(HeatmapRow(run.name, cells, colour=run.colour, title=score.description))
     for row, languages in published:
-        cells = {code: cell(value, code) for code, value in languages.items()}
+        cells = {code: cell(value) for code, value in languages.items()}
         rows.append(HeatmapRow(row.name, cells, reference=row.reference, title=row.description))
     width = MAX_PAIRS if any("-" in code for code in codes) else MAX_LANGUAGES
     blocks = [codes[start : start + width] for start in range(0, len(codes), width)]
@@ -339,14 +346,16 @@ def _is_shown(row: PublishedRow, measure: Measure) -> bool:
     return (row.model, row.size) in PUBLISHED_MODELS and same_setting and "[CLS]" not in row.protocol
 
 
-def _tooltip(code: str, score: TaskScore) -> str:
+def _value_text(code: str, score: TaskScore) -> str:
+    if code not in score.languages:
+        return "–"
     spread = score.languages[code]
-    text = f"{code}: {spread.mean:.2f}"
+    text = f"{spread.mean:.2f}"
     if spread.deviation is not None:
-        text += f" ± {spread.deviation:.2f} over {len(spread.values)} seeds, median {spread.median:.2f}"
+        text += f" ± {spread.deviation:.2f}, median {spread.median:.2f}, {len(spread.values)} seeds"
     if code in score.intervals:
         low, high = score.intervals[code]
-        text += f", 95% interval: {low:.1f} to {high:.1f}"
+        text += f"; 95% interval {low:.1f} to {high:.1f}"
     return text
 
 
@@ -359,7 +368,10 @@ def _shade(value: float, span: tuple[float, float], lower_is_better: bool = Fals
 def _family_map(
     name: str, colour: int | None, groups: FamilyScores, shades: Mapping[tuple[str, str], float], signed: bool = False
 ) -> GroupHeatmap:
-    cells = {key: HeatmapCell(group.value, shades[key], ", ".join(group.languages)) for key, group in groups.items()}
+    cells = {key: HeatmapCell(group.value, shades[key]) for key, group in groups.items()}
+    languages: dict[str, list[str]] = {}
+    for (family, _), group in groups.items():
+        languages[family] = sorted({*languages.get(family, []), *group.languages})
     tasks, present = list(dict.fromkeys(task for _, task in cells)), {family for family, _ in cells}
     return GroupHeatmap(
         name=name,
@@ -367,5 +379,6 @@ def _family_map(
         columns=tasks,
         rows=[family for family in FAMILIES if family in present],
         cells=cells,
+        languages=languages,
         signed=signed,
     )

@@ -1,7 +1,7 @@
 """Sampling probabilities of languages, language pairs and groups, computed from counts by pure functions.
 
-The probability of a language pair covers both directions; each direction has half of it. docs/sampling.md compares
-the rules.
+The probability of a language pair covers both directions; each direction has half of it. docs/concepts/sampling.md
+compares the rules.
 """
 
 from crossling.sampling.dro import DRO, GroupLosses, best_response

@@ -23,9 +23,6 @@ import warnings
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
-from scipy.special import logsumexp
 
 from crossling.core.errors import Failed
 from crossling.sampling.marginals import Pair, build_problem
@@ -42,6 +39,10 @@ def m2m(counts: Mapping[Pair, int], temperature: float, relax: bool = False) -> 
     P can be taken as symmetric, because P, its transpose and their mean are equally good. So each pair has one unknown.
     If there are several optima, the result does not depend on the order of `counts`.
     """
+    # Imported here, because scipy takes longer to import than all of crossling, and most processes do not need it.
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
     if not any(counts.values()):
         return dict.fromkeys(counts, 0.0)
     problem = build_problem(counts, temperature, relax)
@@ -96,6 +97,8 @@ def fit_marginals(log_Q: np.ndarray, log_m: np.ndarray) -> np.ndarray:
     the feasible set it would take thousands of sweeps. Newton's method on the dual, sum(P) / 2 - m . log u, takes a few
     steps there.
     """
+    from scipy.special import logsumexp
+
     log_u = np.zeros(len(log_m))
     m = np.exp(log_m)
     for step in range(SWEEPS + NEWTON_STEPS):

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from crossling.core.errors import BadInput
+from crossling.core.settings import PROBABILITY, check_bounds
 from crossling.synthetic.frames import Frame
 from crossling.synthetic.heldout import HeldOut, Pair, write_text
 from crossling.synthetic.language import LanguageFamily, SyntheticLanguage, join_words
@@ -32,15 +33,13 @@ class BitextNoise:
         >>> noise = BitextNoise(wrong=0.05, copies=0.02)
     """
 
-    wrong: float = 0.0
-    copies: float = 0.0
-    near_duplicates: float = 0.0
-    many_to_one: float = 0.0
+    wrong: Annotated[float, PROBABILITY] = 0.0
+    copies: Annotated[float, PROBABILITY] = 0.0
+    near_duplicates: Annotated[float, PROBABILITY] = 0.0
+    many_to_one: Annotated[float, PROBABILITY] = 0.0
 
     def __post_init__(self) -> None:
-        for name, proportion in asdict(self).items():
-            if not 0 <= proportion <= 1:
-                raise BadInput(f"{name}={proportion}: expected a proportion between 0 and 1.")
+        check_bounds(self, "noise")
         total = sum(asdict(self).values())
         if total > 1:
             raise BadInput(f"noise: the proportions add up to {total:g}, expected at most 1. Lower some.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from crossling.core.errors import BadInput
+from crossling.core.settings import Bounds, check_bounds
 from crossling.synthetic.frames import Frame
 from crossling.synthetic.heldout import CandidatePool, HeldOut, write_text
 from crossling.synthetic.language import LanguageFamily
@@ -44,9 +44,9 @@ class ExampleCounts:
         >>> counts = ExampleCounts(train=2000, dev=200, test=400)
     """
 
-    train: int
-    dev: int
-    test: int
+    train: Annotated[int, Bounds(at_least=MIN_EXAMPLES["train"])]
+    dev: Annotated[int, Bounds(at_least=MIN_EXAMPLES["dev"])]
+    test: Annotated[int, Bounds(at_least=MIN_EXAMPLES["test"])]
 
     @classmethod
     def plan(cls, sentences: int) -> ExampleCounts:
@@ -63,10 +63,7 @@ class ExampleCounts:
         return cls(**{split: max(minimum, counts[split]) for split, minimum in MIN_EXAMPLES.items()})
 
     def __post_init__(self) -> None:
-        for split, minimum in MIN_EXAMPLES.items():
-            given = getattr(self, split)
-            if given < minimum:
-                raise BadInput(f"{split}={given}: expected at least {minimum} examples.")
+        check_bounds(self, "examples")
 
 
 class SyntheticTasks:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from crossling.core.errors import BadInput, suggestion
+from crossling.core.folder_kinds import data_folder_hint
 from crossling.corpora.languages import canonical_code
 from crossling.tasks.registry import DATASETS, check_task
 
@@ -19,18 +20,18 @@ _GOLD = re.compile(r"(?P<pair>[^.]+)(\..+)?\.src-tgt(\.gz)?")
 
 def find_tatoeba_files(data: Path) -> FilesByPair:
     """Return the files of DATA/tatoeba/v1 in the order of their names."""
-    return _find_files(data / "tatoeba" / "v1", "*", _TATOEBA, ("tatoeba.XXX-eng.{XXX,eng}", "tatoeba.XXX-YYY.XXX"))
+    return _find_files(data, "tatoeba/v1", "*", _TATOEBA, ("tatoeba.XXX-eng.{XXX,eng}", "tatoeba.XXX-YYY.XXX"))
 
 
 def find_bucc_files(data: Path) -> FilesByPair:
     """Return the files of DATA/bucc2018 in the order of their names."""
-    return _find_files(data / "bucc2018", "*", _BUCC, ("zh-en.dev.{zh,en,gold}", "zh-en.dev.zh"))
+    return _find_files(data, "bucc2018", "*", _BUCC, ("zh-en.dev.{zh,en,gold}", "zh-en.dev.zh"))
 
 
 def find_word_alignment_files(data: Path) -> FilesByPair:
     """Return the texts and gold links of DATA/word-alignment in the order of their names."""
     names = ("PAIR/PAIR.{src-tgt,gold}", "PAIR/PAIR.src-tgt")
-    texts = _find_files(data / "word-alignment", "*/*.src-tgt*", _GOLD, names)
+    texts = _find_files(data, "word-alignment", "*/*.src-tgt*", _GOLD, names)
     for files in texts.values():
         stems = [(file.parent, file.name[: file.name.index(".src-tgt")]) for file in files]
         files += [gold for parent, stem in stems for gold in sorted(parent.glob(f"{stem}.gold*"))]
@@ -88,10 +89,14 @@ def normalize_language(language: str, known: Iterable[str]) -> str:
         return language
 
 
-def _find_files(folder: Path, pattern: str, expression: re.Pattern[str], names: tuple[str, str]) -> FilesByPair:
+def _find_files(
+    data: Path, name: str, pattern: str, expression: re.Pattern[str], names: tuple[str, str]
+) -> FilesByPair:
     """Return the files by pair. `names` describes all files and one file in error messages."""
+    folder = data / name
     if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder. Put the files {names[0]} there.")
+        hint = data_folder_hint(data, [str(folder.relative_to(data))])
+        raise BadInput(f"{folder}: no such folder.{hint or f' Put the files {names[0]} there.'}")
     by_pair: FilesByPair = {}
     for file in sorted(folder.glob(pattern)):
         match = expression.fullmatch(file.name)

@@ -27,6 +27,15 @@ class PairedDifference:
     low: float
     high: float
     p: float  # probability of a difference at least as large if the models do not differ
+    resamples: int = RESAMPLES  # permutations of the test, which bound p from below
+
+    @property
+    def p_text(self) -> str:
+        """Return `p = 0.012`, or `p < 0.001` if no permutation has a difference as large."""
+        digits = len(str(self.resamples)) - 1
+        if self.p * (1 + self.resamples) < 1.5:
+            return f"p < {1 / self.resamples:.{digits}f}"
+        return f"p = {self.p:.{digits}f}"
 
 
 def bootstrap_interval(value: ValueFunction, statistics_NS: np.ndarray, seed: int = 0) -> tuple[float, float]:
@@ -56,14 +65,14 @@ def bootstrap_values(
     return np.concatenate(chunks)
 
 
-def paired_test(
+def paired_tests(
     value: ValueFunction,
     first: Sequence[np.ndarray],
     second: Sequence[np.ndarray],
     seed: int = 0,
     resamples: int = RESAMPLES,
-) -> PairedDifference:
-    """Compare two models by the mean of a metric over languages.
+) -> tuple[PairedDifference, list[PairedDifference]]:
+    """Compare two models by the mean of a metric over languages, and on every language.
 
     The p-value is that of a permutation test, which swaps the results of the models on each example with probability
     one half. The confidence interval is that of a bootstrap within each block.
@@ -75,19 +84,33 @@ def paired_test(
         second: Statistics of the second model on the same examples.
         seed: Random seed.
         resamples: Number of permutations and of bootstrap samples.
+
+    Returns:
+        The difference of the means, and the difference on each language in the order of the blocks.
     """
     rng = np.random.default_rng(seed)
     blocks = [np.stack([_block(one), _block(other)], axis=1) for one, other in zip(first, second, strict=True)]
-    languages = sum(block_N2LS.shape[2] for block_N2LS in blocks)
-    difference, permuted_R, sampled_R = 0.0, np.zeros(resamples), np.zeros(resamples)
-    for index, block_N2LS in enumerate(blocks):
-        difference += float(_difference(value(block_N2LS.sum(axis=0)))) / languages
-        permuted_R += _permuted_differences(value, block_N2LS, rng, resamples) / languages
-        sampled_R += _difference(bootstrap_values(value, block_N2LS, seed + index, resamples)) / languages
+    observed_L = np.concatenate([_difference(value(block_N2LS.sum(axis=0))) for block_N2LS in blocks])
+    permuted_RL = np.concatenate([_permuted_differences(value, block, rng, resamples) for block in blocks], axis=1)
+    sampled_RL = np.concatenate(
+        [_difference(bootstrap_values(value, block, seed + index, resamples)) for index, block in enumerate(blocks)],
+        axis=1,
+    )
+    by_language = [
+        _paired_difference(*each, resamples) for each in zip(observed_L, permuted_RL.T, sampled_RL.T, strict=True)
+    ]
+    mean = _paired_difference(observed_L.mean(), permuted_RL.mean(axis=1), sampled_RL.mean(axis=1), resamples)
+    return mean, by_language
+
+
+def _paired_difference(
+    observed: float, permuted_R: np.ndarray, sampled_R: np.ndarray, resamples: int
+) -> PairedDifference:
     # Sums in another order differ in the last digits. The tolerance keeps equal differences equal.
-    as_large = int(np.count_nonzero(np.abs(permuted_R) >= abs(difference) - 1e-9))
+    as_large = int(np.count_nonzero(np.abs(permuted_R) >= abs(observed) - 1e-9))
     low, high = _confidence_interval(sampled_R)
-    return PairedDifference(difference, float(low), float(high), (1 + as_large) / (1 + resamples))
+    p = (1 + as_large) / (1 + resamples)
+    return PairedDifference(float(observed), float(low), float(high), p, resamples=resamples)
 
 
 def _block(statistics: np.ndarray) -> np.ndarray:
@@ -98,20 +121,20 @@ def _block(statistics: np.ndarray) -> np.ndarray:
 def _permuted_differences(
     value: ValueFunction, block_N2LS: np.ndarray, rng: np.random.Generator, resamples: int
 ) -> np.ndarray:
-    """Return the differences after swapping the models on random examples, [R]."""
+    """Return the differences after swapping the models on random examples, [R, L]."""
     sums_2LS, gain_NLS = block_N2LS.sum(axis=0), block_N2LS[:, 1] - block_N2LS[:, 0]
     examples, *rest = gain_NLS.shape
     differences = []
     for rows in _block_sizes(examples, resamples):
         swaps_RN = rng.integers(2, size=(rows, examples)).astype(float)
         moved_RLS = (swaps_RN @ gain_NLS.reshape(examples, -1)).reshape(rows, *rest)
-        differences.append((value(sums_2LS[1] - moved_RLS) - value(sums_2LS[0] + moved_RLS)).sum(axis=-1))
+        differences.append(value(sums_2LS[1] - moved_RLS) - value(sums_2LS[0] + moved_RLS))
     return np.concatenate(differences)
 
 
 def _difference(values_2L: np.ndarray) -> np.ndarray:
-    """Return second minus first, summed over languages."""
-    return np.asarray((values_2L[..., 1, :] - values_2L[..., 0, :]).sum(axis=-1))
+    """Return second minus first for every language."""
+    return np.asarray(values_2L[..., 1, :] - values_2L[..., 0, :])
 
 
 def _confidence_interval(values_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from crossling.core.errors import BadInput, suggestion
+from crossling.core.folder_kinds import data_folder_hint
 from crossling.corpora.languages import canonical_code
 from crossling.tasks.examples import Example, GoldLabel, QAExample, get_gold
 from crossling.tasks.hyperparameters import FinetuneHyperparameters, HyperparameterGrid
@@ -254,7 +255,9 @@ class BenchmarkDataset:
             return found
         which = f" for language {language!r}" if language else ""
         patterns = [pattern for name in names for pattern in _datasets()[name].patterns]
-        raise BadInput(f"{data}: {self.name} has no {split} split{which}. {describe_expected_files(patterns, split)}.")
+        hint = data_folder_hint(data, {each.pattern.partition("/")[0] for each in patterns})
+        expected = describe_expected_files(patterns, split)
+        raise BadInput(f"{data}: {self.name} has no {split} split{which}. {expected}.{hint}")
 
 
 def _datasets() -> Mapping[str, BenchmarkDataset]:

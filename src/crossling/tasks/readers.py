@@ -68,7 +68,7 @@ def read_text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path}: cannot be read ({error}). Download the file again.") from None
     if not text.strip():
-        raise BadInput(f"{path}: the file is empty. Download the file again.")
+        raise BadInput(f"{path}: the file is empty. Check the file, or download it again.")
     return text.removeprefix("\ufeff")
 
 

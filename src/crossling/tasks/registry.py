@@ -6,7 +6,8 @@ differ from the default. For sentence pairs with a label in three columns, one f
 
     _classification("name", FilePattern("name/{split}-{language}.tsv", TableReader((0, 1), 2)), labels=("0", "1")),
 
-Everything else finds the data set by its name in `DATASETS`. A test compares the entries with docs/benchmarks.md.
+Everything else finds the data set by its name in `DATASETS`. docs/reference/datasets.md is
+generated from the entries.
 """
 
 from __future__ import annotations
@@ -43,10 +44,27 @@ def get_dataset(name: str) -> BenchmarkDataset:
     return DATASETS[name]
 
 
+USUAL_NAMES = {  # of tasks, by one of our data sets for them
+    "panx": "ner wikiann tagging",
+    "udpos": "pos pos-tagging ud",
+    "xnli": "nli inference",
+    "xquad": "qa squad question-answering",
+    "pawsx": "paraphrase paws",
+    "tatoeba": "retrieval sentence-retrieval",
+    "bucc2018": "bucc mining bitext-mining",
+    "word-alignment": "alignment align aer word_alignment",
+    "translation": "mt translate nmt",
+}
+
+
 def check_task(task: str, known: Collection[str]) -> None:
     """Raise BadInput if a task is not among the known ones."""
     if task not in known:
-        raise BadInput(f"task={task}: no such task{suggestion(task, known)}")
+        usual = next(
+            (ours for ours, names in USUAL_NAMES.items() if task.lower() in names.split() and ours in known), ""
+        )
+        hint = f"; did you mean {usual!r}?" if usual else suggestion(task, known)
+        raise BadInput(f"task={task}: no such task{hint or '; valid: ' + ', '.join(known)}")
 
 
 def _dataset(

@@ -1,7 +1,7 @@
 """Meters of a run: training cost, time to completion, and the metrics of a log row.
 
-FLOPs are counted in two conventions (docs/scaling.md). `full` counts all of them, for model FLOPs utilization (MFU).
-`paper` counts as XLM-E's Table 4 seems to, to compare runs with published ones.
+FLOPs are counted in two conventions (docs/research/scaling.md). `full` counts all of them, for model FLOPs utilization
+(MFU). `paper` counts as XLM-E's Table 4 seems to, to compare runs with published ones.
 """
 
 from __future__ import annotations

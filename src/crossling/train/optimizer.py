@@ -38,18 +38,28 @@ STACKED_BYTES = 24  # per element during an update: gradient, momentum, update a
 class OptimizerSettings:
     """Optimizer settings of a recipe. The peak learning rate and the number of steps belong to the recipe.
 
+    Args:
+        warmup: Warm-up steps. Below 1, a fraction of all steps.
+        beta1: First moment decay of AdamW.
+        beta2: Second moment decay of AdamW.
+        epsilon: Epsilon of AdamW.
+        decay: Weight decay of weight matrices and embeddings.
+        clip: Maximum gradient norm.
+        generator_lr_factor: Learning rate of the generator's own weights, relative to `lr`.
+        matrices: Optimizer of the weight matrices of the blocks. Everything else is trained with AdamW.
+
     Example:
         >>> settings = crossling.OptimizerSettings(beta2=0.98, warmup=0.1)
     """
 
-    warmup: Annotated[float, AT_LEAST_0] = 10_000  # steps; below 1: a fraction of all steps
+    warmup: Annotated[float, AT_LEAST_0] = 10_000
     beta1: Annotated[float, FRACTION] = 0.9
     beta2: Annotated[float, FRACTION] = 0.98
     epsilon: Annotated[float, POSITIVE] = 1e-6
-    decay: Annotated[float, AT_LEAST_0] = 0.01  # weight decay
-    clip: Annotated[float, POSITIVE] = 2.0  # maximum gradient norm
-    generator_lr_factor: Annotated[float, POSITIVE] = 1.0  # relative to lr, of the generator's own weights
-    matrices: Literal["adam", "muon"] = "adam"  # optimizer of the weight matrices of the blocks; the rest uses AdamW
+    decay: Annotated[float, AT_LEAST_0] = 0.01
+    clip: Annotated[float, POSITIVE] = 2.0
+    generator_lr_factor: Annotated[float, POSITIVE] = 1.0
+    matrices: Literal["adam", "muon"] = "adam"
 
     def build(self, net: nn.Module) -> torch.optim.AdamW:
         """Return the optimizer of a network. Biases, norms, gates and the position table have no weight decay.

@@ -20,7 +20,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from crossling.bundled import resolve_model
 from crossling.core.errors import BadInput, first_line
-from crossling.core.hub import TOKENIZER_FILES, get_model_folder
+from crossling.core.hub import TOKENIZER_FILES, get_model_folder, quiet_transformers
 from crossling.core.progress import track
 from crossling.corpora.corpus import Corpora
 from crossling.vocabulary import text_normalization, unigram
@@ -58,7 +58,8 @@ def _load_backend(model: str) -> dict[str, Any]:
     folder = get_model_folder(resolve_model(model), TOKENIZER_FILES)
     check_tokenizer(folder, model)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with quiet_transformers():  # it does not know our type of model unless the model package is imported
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         backend: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     except Exception as error:  # each type of tokenizer raises its own errors
         reason = first_line(error)

@@ -14,20 +14,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sentencepiece
 import xxhash
 from sentencepiece import sentencepiece_model_pb2 as proto
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_folder, check_format, read_json, write_json
+from crossling.core.folder_kinds import kind_note
 from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
 from crossling.vocabulary import text_normalization, unigram
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -230,7 +233,10 @@ class Vocabulary:
         """
         file = Path(folder) / "sentencepiece.model"
         if not file.is_file():
-            raise BadInput(f"{folder}: no vocabulary (expected sentencepiece.model). Make one with `crossling vocab`.")
+            inside = Path(folder) / "vocab"
+            has_own = (inside / "sentencepiece.model").is_file()
+            fix = f"Give {inside}." if has_own else "Make one with `crossling vocab`."
+            raise BadInput(f"{folder}: no vocabulary (expected sentencepiece.model{kind_note(folder)}). {fix}")
         read_report(Path(folder))
         try:
             vocabulary = cls(file.read_bytes())
@@ -275,6 +281,8 @@ class Vocabulary:
         Example:
             >>> vocabulary.tokenizer()("the white house")["input_ids"]
         """
+        from transformers import PreTrainedTokenizerFast  # takes a second, and worker processes do not need it
+
         fast = Tokenizer(models.Unigram([(entry.piece, entry.score) for entry in self._proto.pieces], unk_id=UNK))
         if self.normalizer_name == text_normalization.NAME:
             fast.normalizer = text_normalization.fast_normalizer(self.charsmap)

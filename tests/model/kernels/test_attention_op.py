@@ -9,7 +9,7 @@ from torch import Tensor
 from crossling.model.attention import AttentionMask, PositionBias, compute_attention, make_attention_mask
 from crossling.model.position import BiasGate, RelativePositionTable, toeplitz_bias
 
-from .kernel_comparison import DEVICE, DTYPE, ON_GPU, assert_near, needs_kernels, random_states
+from .kernel_comparison import DEVICE, DTYPE, ON_GPU, assert_near, needs_kernels, random_states, soak
 
 attention_op = pytest.importorskip("crossling.model.kernels.attention_op")
 
@@ -68,16 +68,17 @@ def compare(
 
 
 @needs_kernels
-@pytest.mark.parametrize("max_distance", [20, 1000])  # most tiles are far from the diagonal, or none
-def test_attention_with_a_gate_computed_from_the_queries(max_distance: int) -> None:
+@pytest.mark.parametrize("max_distance", [20, 1000])  # some tiles are far from the diagonal, or none
+@pytest.mark.parametrize(("rows", "length"), [(1, 192), pytest.param(2, 256, marks=soak)])
+def test_attention_with_a_gate_computed_from_the_queries(rows: int, length: int, max_distance: int) -> None:
     torch.manual_seed(0)
     gate = BiasGate(16, 2).to(DEVICE)
     torch.nn.init.normal_(gate.scale_H)
-    compare(random_states(2, 256, 3, 2, 16), make_table(2, max_distance), gate)
+    compare(random_states(rows, length, 3, 2, 16), make_table(2, max_distance), gate)
 
 
 @needs_kernels
-@pytest.mark.parametrize("length", [128, 200])  # a multiple of the tile, or not
+@pytest.mark.parametrize("length", [128, 100, pytest.param(200, marks=soak)])  # a multiple of the tile, or not
 def test_attention_in_packed_rows(length: int) -> None:
     torch.manual_seed(1)
     number = make_segments(2, length, 4)
@@ -106,10 +107,11 @@ def test_attention_of_a_sequence_shorter_than_the_saturation_distance() -> None:
 
 
 @needs_kernels
-def test_attention_with_given_gates_or_none() -> None:
+@pytest.mark.parametrize("rows", [1, pytest.param(2, marks=soak)])
+def test_attention_with_given_gates_or_none(rows: int) -> None:
     torch.manual_seed(2)
-    for gate in (1 + torch.rand(2, 128, 2, device=DEVICE).transpose(1, 2), None):  # not contiguous
-        compare(random_states(2, 128, 3, 2, 16), make_table(2), gate)
+    for gate in (1 + torch.rand(rows, 128, 2, device=DEVICE).transpose(1, 2), None):  # not contiguous
+        compare(random_states(rows, 128, 3, 2, 16), make_table(2), gate)
 
 
 @needs_kernels

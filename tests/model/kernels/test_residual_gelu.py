@@ -9,7 +9,7 @@ from torch import Tensor
 from crossling.model import encoder
 from crossling.model.config import CrosslingConfig
 
-from .kernel_comparison import DEVICE, DTYPE, assert_near, needs_kernels, random, random_states
+from .kernel_comparison import DEVICE, DTYPE, assert_near, needs_kernels, random, random_states, soak
 
 block_kernel = pytest.importorskip("crossling.model.kernels.residual_gelu")
 
@@ -25,7 +25,7 @@ def keep_states(seed: int, rows: int, width: int, dropout: float) -> Tensor:
 
 @needs_kernels
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize("shape", [(2, 7, 40), (3, 50, 64), (1, 1, 8)])
+@pytest.mark.parametrize("shape", [(2, 7, 40), (3, 10, 64), (1, 1, 8), pytest.param((3, 50, 64), marks=soak)])
 def test_residual_add_and_norm(shape: tuple[int, int, int], dropout: float) -> None:
     torch.manual_seed(7)
     width = shape[-1]
@@ -49,7 +49,7 @@ def test_residual_add_and_norm(shape: tuple[int, int, int], dropout: float) -> N
 
 
 @needs_kernels
-@pytest.mark.parametrize("shape", [(2, 7, 40), (3, 50, 1100), (1, 1, 8)])
+@pytest.mark.parametrize("shape", [(2, 7, 40), (3, 10, 1100), (1, 1, 8), pytest.param((3, 50, 1100), marks=soak)])
 def test_gelu_with_a_bias(shape: tuple[int, int, int]) -> None:
     torch.manual_seed(8)
     given, upstream = [3 * random_states(*shape), random(shape[-1])], random_states(*shape)

@@ -24,13 +24,14 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 from crossling.core.errors import BadInput
+from crossling.core.hub import quiet_transformers
 from crossling.data.packing import batch_by_length
 from crossling.finetune.features import SequenceBuilder
 from crossling.finetune.translation.parallel_text import Direction, language_tag, parse_directions
 from crossling.finetune.tuned_model import InfoFile, save_pretrained
 from crossling.inference.hidden_states import evaluation_mode
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration
-from crossling.model.pretrained import load_pretrained, load_tokenizer, quiet_transformers
+from crossling.model.pretrained import load_pretrained, load_tokenizer
 
 DEFAULT_BEAM = 5
 # Bytes for the keys and values of a batch. Its logits take about as many.
