@@ -2,9 +2,9 @@
 
     python examples/adapt_encoder.py --model xlm-roberta-base --corpora CORPORA --language si --data DATA -o adapted
 
-CORPORA holds text and bitext of the language and of the languages to keep (docs/formats.md). DATA holds Tatoeba files.
-The script extends the vocabulary, continues training with contrastive learning and replay, scores retrieval before and
-after, and writes a Hugging Face folder.
+CORPORA holds text and bitext of the language and of the languages to keep (docs/reference/formats.md). DATA holds
+Tatoeba files. The script extends the vocabulary, continues training with contrastive learning and replay, scores
+retrieval before and after, and writes a Hugging Face folder.
 """
 
 from __future__ import annotations

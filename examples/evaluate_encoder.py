@@ -2,8 +2,8 @@
 
     python examples/evaluate_encoder.py --data DATA xlm-roberta-base bundled
 
-DATA holds tatoeba/ and word-alignment/ (docs/benchmarks.md). Each model is a run, an exported folder, a Hugging Face
-encoder or `bundled`.
+DATA holds tatoeba/ and word-alignment/ (docs/reference/datasets.md). Each model is a run, an exported folder, a Hugging
+Face encoder or `bundled`.
 """
 
 from __future__ import annotations

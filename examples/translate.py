@@ -2,8 +2,8 @@
 
     python examples/translate.py --model runs/veco --data multi30k --directions en-de,de-en -o mt --to de "A dog runs."
 
-DATA holds `train.en`, `train.de`, `dev.en` and so on, one sentence a line (docs/translation.md). Fine-tuning resumes if
-it is interrupted, and is skipped if the translator exists.
+DATA holds `train.en`, `train.de`, `dev.en` and so on, one sentence a line (docs/how-to/translate.md). Fine-tuning
+resumes if it is interrupted, and is skipped if the translator exists.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Format the results of `crossling bench -o` as Markdown tables.
 
-    python experiments/speed.py RESULTS.json... [--into docs/speed.md]
+    python experiments/speed.py RESULTS.json... [--into docs/research/speed.md]
 
 With --into, replaces the tables between the marks of a page.
 """
