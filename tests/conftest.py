@@ -18,8 +18,9 @@ settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-# The tests compare bits; a GPU, where there is one, rounds in its own way.
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# The tests compare bits; a GPU, where there is one, rounds in its own way. CROSSLING_TEST_GPU=1 shows it to the tests.
+if os.environ.get("CROSSLING_TEST_GPU") != "1":
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # Some virtual machines report AMX and then end the process with "Illegal instruction" when oneDNN uses it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from crossling.core.distributed import all_gather_rows
 from crossling.data.packing import Batch
 from crossling.objectives import XLCo
-from tests.objectives.conftest import corrupted, network, pairs_of, split
+from tests.objectives.conftest import corrupted, end_step, network, pairs_of, split
 
 Tensors = dict[str, Tensor]
 
@@ -75,7 +75,8 @@ def train_contrastive(objective: XLCo, rank: int | None) -> Tensors:
     objective.prepare(net, steps(objective, rank, first=50))
     found = {}
     for step, micro in enumerate(itertools.islice(steps(objective, rank), 2)):
-        loss = sum((objective.loss(net, batch)["xlco"] for batch in micro), torch.zeros(()))
+        results = [objective.loss(net, batch) for batch in micro]
+        loss = sum((result["xlco"] for result in results), torch.zeros(()))
         loss.backward()
         found[f"{step} loss"] = _sum(loss.detach(), rank)
         for name, parameter in net.named_parameters():
@@ -83,7 +84,7 @@ def train_contrastive(objective: XLCo, rank: int | None) -> Tensors:
                 found[f"{step} {name}"] = _sum(parameter.grad.clone(), rank)
                 parameter.data -= 0.01 * found[f"{step} {name}"]
         net.zero_grad()
-        objective.after_step(net, progress=0.0)
+        end_step(objective, net, results)
     return found | {f"after {name}": values.clone() for name, values in net.state_dict().items()}
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.data.packing import Sequences, batch_by_length, best_fit_rows, pack
+from crossling.data.packing import Sequences, batch_by_length, best_fit_rows, bucket_size, pack
 from crossling.vocabulary.vocabulary import PAD
 
 
@@ -85,3 +85,29 @@ def test_batches_by_length_contain_every_row_within_the_budget(lengths: list[int
 
 def test_batches_by_length_keep_the_order_of_equal_lengths() -> None:
     assert list(batch_by_length([3, 5, 3, 5], 10)) == [[1, 3], [0, 2]]
+
+
+@given(st.integers(0, 10**6))
+def test_buckets_are_few_and_little_larger(number: int) -> None:
+    assert number <= bucket_size(number) <= number * 17 / 16
+    assert bucket_size(bucket_size(number)) == bucket_size(number)
+    assert len({bucket_size(each) for each in range(number, 2 * number)}) <= 33 or number < 32
+
+
+def test_rows_and_marks_can_be_padded_to_few_shapes() -> None:
+    lengths = np.full(150, 16)
+    marks = np.arange(150 * 16) % 7 == 0
+    plain, padded = (
+        pack(
+            Sequences(lengths, {"ids": np.full(150 * 16, 7), "masked": marks}), 32, "ids", has_bucketed_shapes=bucketed
+        )
+        for bucketed in (False, True)
+    )
+    rows, positions = len(plain["ids"]), len(plain["masked_at"])
+    assert len(padded["ids"]) == bucket_size(rows) > rows
+    assert len(padded["masked_at"]) == bucket_size(positions) > positions
+    assert torch.equal(padded["ids"][:rows], plain["ids"])
+    assert torch.all(padded["ids"][rows:] == PAD)
+    assert not padded["ids_segments"][rows:].any()
+    assert torch.equal(padded["masked_at"][:positions], plain["masked_at"])
+    assert torch.all(padded["masked_at"][positions:] == padded["ids"].numel())

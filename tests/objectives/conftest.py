@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from crossling.data.batches import CorruptedExamples, TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences, best_fit_rows, pack
 from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
-from crossling.objectives import Network, PretrainingObjective
+from crossling.objectives import Network, PretrainingObjective, XLCo
 
 VOCABULARY = 40
 MASK = VOCABULARY - 1
@@ -79,12 +80,12 @@ def text_batch(objective: PretrainingObjective, blocks: int = 5) -> Batch:
     return packed(corrupted(objective, text_of(blocks)))
 
 
-def packed(corrupted: CorruptedExamples) -> Batch:
+def packed(corrupted: CorruptedExamples, has_bucketed_shapes: bool = False) -> Batch:
     batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
     longest = [max(each) for each in zip(*(s.lengths_N.tolist() for s in corrupted.inputs.values()), strict=True)]
     rows = best_fit_rows(longest, WIDTH) if corrupted.has_paired_rows else None
     for name, sequences in corrupted.inputs.items():
-        batch |= pack(sequences, WIDTH, name, rows)
+        batch |= pack(sequences, WIDTH, name, rows, has_bucketed_shapes=has_bucketed_shapes)
     return batch
 
 
@@ -118,3 +119,9 @@ def unpacked(batch: Batch, name: str = "ids") -> list[Batch]:
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+def end_step(objective: XLCo, net: Network, results: Sequence[dict[str, Tensor]] = ()) -> None:
+    """End a step with the results of its micro-batches."""
+    states = [{name: value for name, value in result.items() if value.dim()} for result in results]
+    objective.after_step(net, torch.zeros(()), [state for state in states if state])

@@ -14,7 +14,7 @@ from crossling.objectives import MRTD, XLCo
 from crossling.objectives.momentum import KeyQueue, build_key_encoder, update_moving_average
 from crossling.train.optimizer import OptimizerSettings
 
-from .conftest import corrupted, network, pair_batch, pairs_of, split
+from .conftest import corrupted, end_step, network, pair_batch, pairs_of, split
 
 IN_BATCH = XLCo(layer=2, queue=0, momentum=0.7, mixup=False)
 QUEUE = replace(IN_BATCH, queue=8)
@@ -55,7 +55,7 @@ def test_a_table_that_is_a_sum_is_averaged_as_one() -> None:
     assert_close(its.weight, tokens.base.weight + tokens.delta_VD)
     with torch.no_grad():
         tokens.delta_VD += 1.0
-    objective.after_step(net, progress=0.0)
+    end_step(objective, net)
     assert_close(its.weight, tokens.base.weight + tokens.delta_VD - 0.7)
 
 
@@ -65,15 +65,14 @@ def test_the_key_encoder_is_updated_once_per_step(objective: XLCo) -> None:
     objective.prepare(net, (split(corrupted(objective, pairs_of(8), step)) for step in range(9)))
     pairs = [("encoder", "key_encoder"), ("projection", "key_projection")]
     old = {its: {n: p.clone() for n, p in net.parts[its].named_parameters()} for _, its in pairs}
-    for batch in split(corrupted(objective, pairs_of(6)), 2, 4):
-        objective.loss(net, batch)
+    results = [objective.loss(net, batch) for batch in split(corrupted(objective, pairs_of(6)), 2, 4)]
     with torch.no_grad():
         for parameter in net.parameters():
             if parameter.requires_grad:
                 parameter += torch.randn(parameter.shape)
     for its in old:  # not before the step is over
         assert all(torch.equal(p, old[its][n]) for n, p in net.parts[its].named_parameters())
-    objective.after_step(net, progress=0.0)
+    end_step(objective, net, results)
     for ours, its in pairs:
         leader = dict((net.encoder if ours == "encoder" else net.parts[ours]).named_parameters())
         for name, parameter in net.parts[its].named_parameters():
@@ -106,9 +105,7 @@ def test_the_key_encoder_has_no_dropout() -> None:
     net, batch = network(QUEUE, dropout=0.3).train(), pair_batch(QUEUE, pairs=8)
     keys = []
     for _ in range(2):
-        QUEUE.loss(net, batch)
-        net.parts["queue"].shift()
-        keys.append(net.parts["queue"].keys_AD.clone())
+        keys.append(QUEUE.loss(net, batch)["keys"])
     assert torch.equal(*keys)
     assert not torch.equal(QUEUE.represent(net, batch, "key"), QUEUE.represent(net, batch, "key"))
 
@@ -124,13 +121,12 @@ def test_the_queue_contains_the_latest_keys(length: int, steps: list[list[int]])
     """Steps of micro-batches, smaller and larger than the queue; every key is a number of its own."""
     queue, added = KeyQueue(length, 2), 0
     for micro in steps:
-        before = queue.keys_AD.clone()
+        new = []
         for number in micro:
             keys = torch.arange(added + 1, added + 1 + number)
-            queue.add(torch.stack([keys, -keys], 1).float(), torch.stack([10 * keys, 20 * keys], 1))
+            new.append((torch.stack([keys, -keys], 1).float(), torch.stack([10 * keys, 20 * keys], 1)))
             added += number
-        assert torch.equal(queue.keys_AD, before)
-        queue.shift()
+        queue.add(new)
         newest = set(range(max(1, added - length + 1), added + 1))
         held = [int(key) for key in queue.keys_AD[:, 0] if key]
         assert sorted(held) == sorted(newest)
@@ -140,8 +136,6 @@ def test_the_queue_contains_the_latest_keys(length: int, steps: list[list[int]])
         assert torch.equal(queue.keys_AD[filled, 1], -queue.keys_AD[filled, 0])
         expected = queue.keys_AD[filled, :1].long() * torch.tensor([10, 20])
         assert torch.equal(queue.rows_A2[filled], expected)  # a key keeps its rows
-        queue.shift()  # without new keys nothing moves
-        assert queue.filled == len(newest)
 
 
 def test_an_empty_slot_has_no_row() -> None:

@@ -131,9 +131,9 @@ def unused_parts(how: parallel.Parallel) -> list[float]:
     network = ParallelNetwork(net, torch.device("cpu"), how)
     inputs = torch.arange(12.0).view(2, 2, 3)[rank()] / 10
     for part, row in zip(("early", "late"), inputs, strict=True):
-        with network.gradient_sync(part == "late"):
-            loss = network.forward(lambda net, part=part, row=row: net.parts[part](net.encoder(row)).sum())  # type: ignore[misc]
-            (network.world_size * {"early": 1.0, "late": 3.0}[part] * loss).backward()
+        loss = network.forward(lambda net, part=part, row=row: net.parts[part](net.encoder(row)).sum())  # type: ignore[misc]
+        (network.gradient_scale * {"early": 1.0, "late": 3.0}[part] * loss).backward()
+    network.all_reduce([p.grad for p in net.parameters() if p.grad is not None])
     assert net.parts["never"].weight.grad is None
     return [float(whole(p.grad).double().sum()) for p in net.parameters() if p.grad is not None]
 

@@ -38,7 +38,8 @@ def reference_step(recipe: Recipe, shards: Shards) -> tuple[Network, dict[str, f
     totals: dict[str, Tensor] = {}
     for name, batch in work.micro_batches:
         for term, value in recipe.objectives[name].loss(net, batch).items():
-            totals[term] = totals.get(term, torch.zeros(())) + value
+            if value.dim() == 0:
+                totals[term] = totals.get(term, torch.zeros(())) + value
     means = {term: value / work.counts[term] for term, value in totals.items()}
     weights = {"mlm": 1.0, "mrtd": 50.0, "tlm": 1.0, "trtd": 50.0, "xlco": 0.5}
     sum(weights[term] * means[term] for term in weights).backward()  # type: ignore[union-attr]
@@ -140,7 +141,7 @@ def test_objectives_get_the_progress_of_the_run_also_after_a_resume(
 ) -> None:
     recipe = full_recipe.set(["steps=4", "checkpoint_every=2"])
     found: list[float] = []
-    monkeypatch.setattr(TRTD, "after_step", lambda _self, _net, progress: found.append(progress))
+    monkeypatch.setattr(TRTD, "after_step", lambda _self, _net, progress, _states: found.append(float(progress)))
     pretrain(recipe, shards, tmp_path / "run")
     assert found == [0.25, 0.5, 0.75, 1.0]
     found.clear()

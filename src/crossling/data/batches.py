@@ -159,6 +159,8 @@ class StepDataset(Dataset[StepWork]):
     The work must depend on the step alone, so a resumed run reads the same data.
     """
 
+    has_bucketed_shapes = False  # True: micro-batches have few shapes, so that a step can be captured as CUDA graphs
+
     def __getitem__(self, step: int) -> StepWork:
         raise NotImplementedError
 
@@ -181,6 +183,7 @@ class Batches(StepDataset):
         alternate: bool = False,
         rank: int = 0,
         world_size: int = 1,
+        has_bucketed_shapes: bool = False,
     ) -> None:
         """Plan the sampling of each objective.
 
@@ -193,12 +196,13 @@ class Batches(StepDataset):
             alternate: Read text on even steps and pairs on odd ones.
             rank: Rank of this process.
             world_size: Processes that compute a step together.
+            has_bucketed_shapes: Pad rows and masked positions, so that micro-batches have few shapes.
 
         Raises:
             BadInput: If the shards have no data for an objective, or a step is too large or too small.
         """
         self.objectives, self.micro_tokens, self.mask = objectives, micro_tokens, shards.vocabulary_size - 1
-        self.rank, self.world_size = rank, world_size
+        self.rank, self.world_size, self.has_bucketed_shapes = rank, world_size, has_bucketed_shapes
         # Alternation needs both streams.
         self.alternate = alternate and len({objective.stream for objective in objectives.values()}) == 2
         self.groups = {
@@ -282,7 +286,7 @@ class Batches(StepDataset):
                     continue
                 turn = step // 2  # so that a stream skips no example
             for index, corrupted in self._corrupted(name, turn):
-                batch = _pack(corrupted, objective.length)
+                batch = self._pack(corrupted, objective.length)
                 work.micro_batches.append((name, batch))
                 work.seeds.append(self._dropout_seed(name, turn, index))
                 tokens += corrupted.tokens
@@ -291,7 +295,7 @@ class Batches(StepDataset):
         return replace(work, tokens=tokens)
 
     def objective_batches(self, name: str, step: int) -> Iterator[Batch]:
-        return (_pack(corrupted, self.objectives[name].length) for _, corrupted in self._corrupted(name, step))
+        return (self._pack(corrupted, self.objectives[name].length) for _, corrupted in self._corrupted(name, step))
 
     def _corrupted(self, name: str, step: int) -> Iterator[tuple[int, CorruptedExamples]]:
         """Yield the index and the examples of each micro-batch of this process. Reads nothing of the others."""
@@ -315,6 +319,18 @@ class Batches(StepDataset):
         row_N = np.asarray([row for _, _, row in read])
         return TokenizedExamples([a for a, _ in pairs], [b for _, b in pairs], row_N)
 
+    def _pack(self, corrupted: CorruptedExamples, length: int) -> Batch:
+        """Pack the inputs into rows of the objective's length."""
+        width = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
+        rows = None
+        if corrupted.has_paired_rows:
+            longest_N = np.maximum.reduce([sequences.lengths_N for sequences in corrupted.inputs.values()])
+            rows = best_fit_rows(longest_N.tolist(), width)
+        for name, sequences in corrupted.inputs.items():
+            batch |= pack(sequences, width, name, rows, has_bucketed_shapes=self.has_bucketed_shapes)
+        return batch
+
     def _noise(self, name: str, step: int) -> KeyedRandom:
         return KeyedRandom([*self.keys[name], CORRUPT], step, self.samplers[name].examples_per_step)
 
@@ -328,16 +344,3 @@ def count_micro_batches(
     """Return the number of micro-batches of a step: equally many in each process, none empty."""
     per_process = 1 if one_per_process else math.ceil(tokens / (micro_tokens * world_size))
     return world_size * min(per_process, units // world_size)
-
-
-def _pack(corrupted: CorruptedExamples, length: int) -> Batch:
-    """Pack the inputs into rows of the objective's length."""
-    width = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-    batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
-    rows = None
-    if corrupted.has_paired_rows:
-        longest_N = np.maximum.reduce([sequences.lengths_N for sequences in corrupted.inputs.values()])
-        rows = best_fit_rows(longest_N.tolist(), width)
-    for name, sequences in corrupted.inputs.items():
-        batch |= pack(sequences, width, name, rows)
-    return batch

@@ -58,7 +58,20 @@ def best_fit_rows(lengths: Sequence[int], width: int) -> list[list[int]]:
     return rows
 
 
-def pack(sequences: Sequences, width: int, name: str, rows: list[list[int]] | None = None) -> Batch:
+def bucket_size(number: int) -> int:
+    """Round a number of rows or positions up to one of few sizes, by at most a sixteenth."""
+    step = 1 << max(0, number.bit_length() - 5)
+    return -(-number // step) * step
+
+
+def pack(
+    sequences: Sequences,
+    width: int,
+    name: str,
+    rows: list[list[int]] | None = None,
+    *,
+    has_bucketed_shapes: bool = False,
+) -> Batch:
     """Pack every array of `sequences.tokens` into rows [R, W].
 
     Ids are padded with <pad>, boolean marks with False, other numbers with 0. The batch also contains
@@ -71,22 +84,30 @@ def pack(sequences: Sequences, width: int, name: str, rows: list[list[int]] | No
         width: Tokens of a row.
         name: Prefix of the added arrays.
         rows: Indices of the sequences of each row. [default: best fit]
+        has_bucketed_shapes: Pad R and M to `bucket_size`, so that batches have few shapes. Positions that pad
+            MARKS_at are R x W, one past the end.
     """
     lengths = sequences.lengths_N.tolist()
     rows = best_fit_rows(lengths, width) if rows is None else rows
+    height = bucket_size(len(rows)) if has_bucketed_shapes else len(rows)
     starts_N = np.empty(len(lengths), dtype=np.int64)
     for number, row in enumerate(rows):
         starts_N[row] = number * width + np.cumsum([0, *(lengths[index] for index in row[:-1])])
     position_P = starts_N[sequences.sequence_ids] + sequences.positions
 
     def fill(values_P: np.ndarray, padding: int) -> torch.Tensor:
-        packed = np.full(len(rows) * width, padding, dtype=values_P.dtype)
+        packed = np.full(height * width, padding, dtype=values_P.dtype)
         packed[position_P] = values_P
-        return torch.from_numpy(packed.reshape(len(rows), width))
+        return torch.from_numpy(packed.reshape(height, width))
+
+    def find(marked_P: np.ndarray) -> torch.Tensor:
+        position_M = np.sort(position_P[marked_P])
+        missing = bucket_size(len(position_M)) - len(position_M) if has_bucketed_shapes else 0
+        return torch.from_numpy(np.pad(position_M, (0, missing), constant_values=height * width))
 
     batch = {key: fill(values, PAD if values.dtype == np.int64 else 0) for key, values in sequences.tokens.items()}
     marks = {key: values for key, values in sequences.tokens.items() if values.dtype == np.bool_}
-    batch |= {f"{key}_at": torch.from_numpy(np.sort(position_P[values])) for key, values in marks.items()}
+    batch |= {f"{key}_at": find(values) for key, values in marks.items()}
     batch[f"{name}_segments"] = fill(sequences.sequence_ids + 1, 0)
     batch[f"{name}_starts"] = torch.from_numpy(starts_N)
     return batch

@@ -14,9 +14,7 @@ from transformers.modeling_outputs import MaskedLMOutput, TokenClassifierOutput
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import init_weights
 from crossling.model.encoder import CrosslingModel, CrosslingPreTrainedModel, ResidualLayerNorm
-from crossling.model.kernels.prediction import TokenPrediction, predict
-
-IGNORE_INDEX = -100  # label of positions without a loss, as in Hugging Face
+from crossling.model.kernels.prediction import IGNORE_INDEX, TokenPrediction, predict
 
 
 def token_loss(logits_BLK: Tensor, labels_BL: Tensor) -> Any:

@@ -13,7 +13,7 @@ All layers share the table of d. Every layer has its own gate.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -35,11 +35,15 @@ def relative_position_bucket(distance: Tensor, buckets: int, max_distance: int) 
     return torch.where(distance > 0, side, 0) + torch.where(distance.abs() < exact, distance.abs(), logarithmic)
 
 
-@lru_cache(maxsize=256)
-def _one_hot(length: int, buckets: int, max_distance: int) -> Tensor:
-    """Return the bucket of each distance of a sequence, [2L - 1, N]. On the CPU: not every device has float64."""
-    distance = torch.arange(1 - length, length, device="cpu")
-    return F.one_hot(relative_position_bucket(distance, buckets, max_distance), buckets).float()
+@cache  # CUDA graphs read the values at this address
+def _one_hot(length: int, buckets: int, max_distance: int, device: torch.device) -> Tensor:
+    """Return the bucket of each distance of a sequence, [2L - 1, N].
+
+    It is computed on the CPU, because not every device has float64, and copied once.
+    """
+    with torch.inference_mode(False):  # a tensor of inference cannot be used in training
+        distance = torch.arange(1 - length, length, device="cpu")
+        return F.one_hot(relative_position_bucket(distance, buckets, max_distance), buckets).float().to(device)
 
 
 @lru_cache(maxsize=256)
@@ -77,7 +81,7 @@ class RelativePositionTable(nn.Module):
         It is a product with one-hot rows and never a gather: a bfloat16 gather's gradient was measured 20% wrong.
         """
         with torch.autocast(self.weight_NH.device.type, enabled=False):
-            one_hot = _one_hot(length, self.buckets, self.max_distance).to(self.weight_NH.device, non_blocking=True)
+            one_hot = _one_hot(length, self.buckets, self.max_distance, self.weight_NH.device)
             return (one_hot @ self.weight_NH.float()).T
 
 

@@ -27,7 +27,7 @@ from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, T
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
 from crossling.objectives import cost
-from crossling.objectives.mlm import MLM, gather_positions, prediction_sums, prediction_terms
+from crossling.objectives.mlm import MLM, gather_positions, gather_targets, prediction_sums, prediction_terms
 from crossling.objectives.objective import Network
 from crossling.vocabulary.vocabulary import EOS
 
@@ -91,7 +91,7 @@ class CAMLM(MLM):
         sums: dict[str, Tensor] = {}
         for term, (side, hidden_RLD) in zip(self.terms, _split_sides(h_BLD, s_BLD), strict=True):
             position_M = batch[f"{side}_masked_at"]
-            targets_M = gather_positions(batch[f"{side}_targets"], position_M)
+            targets_M = gather_targets(batch[f"{side}_targets"], position_M)
             prediction = net.parts["lm_head"].predict(gather_positions(hidden_RLD, position_M), table_VD, targets_M)
             sums |= prediction_sums(term, prediction, targets_M, len(table_VD))
         return sums

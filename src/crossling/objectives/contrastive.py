@@ -21,7 +21,7 @@ and masked inputs are from the authors' code and not in the paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -112,6 +112,10 @@ class XLCo(PretrainingObjective):
         return not self.queue
 
     @property
+    def exchanges_tensors(self) -> bool:
+        return True  # keys
+
+    @property
     def _keys_have_gradients(self) -> bool:
         return self.queue == 0 and self.momentum == 0
 
@@ -169,7 +173,7 @@ class XLCo(PretrainingObjective):
         return dict.fromkeys(("xlco", "xlco_accuracy", "xlco_bound"), len(batch["rows"]))
 
     def stateless_copy(self, tokens: int) -> Self:
-        """Return a copy with in-batch negatives: a queue would store the keys.
+        """Return a copy with in-batch negatives: a queue has keys of earlier steps.
 
         The number of pairs does not depend on their length, because the loss grows with it.
         """
@@ -183,15 +187,13 @@ class XLCo(PretrainingObjective):
             queue = net.parts["queue"]
             with Progress("queue", self.queue, enabled=is_main_process()) as progress:
                 while queue.filled < self.queue:
-                    for batch in next(batches):
-                        queue.add(self._keys(net, batch, "key"), batch["rows"])
-                    queue.shift()
+                    queue.add([(self._keys(net, batch, "key"), batch["rows"]) for batch in next(batches)])
                     progress.update(queue.filled, "keys")
 
-    def after_step(self, net: Network, progress: float) -> None:  # noqa: ARG002
+    def after_step(self, net: Network, progress: Tensor, outputs: Sequence[Mapping[str, Tensor]]) -> None:  # noqa: ARG002
         """Add the keys of the step to the queue, and update the key encoder."""
-        if self.queue:
-            net.parts["queue"].shift()
+        if self.queue and outputs:
+            net.parts["queue"].add([(each["keys"], each["rows"]) for each in outputs])
         if self.momentum:
             self._update_key_encoder(net, self.momentum)
 
@@ -200,15 +202,16 @@ class XLCo(PretrainingObjective):
         directions = [("query", "key"), ("key", "query")][: 2 if self.symmetric else 1]
         vectors = {side: self.represent(net, batch, side) for side, _ in directions}
         sums: list[dict[str, Tensor]] = []
+        new_keys: dict[str, Tensor] = {}
         for query_side, key_side in directions:
             if self.queue or self.momentum:
                 key_ND = self._keys(net, batch, key_side)
             else:
                 key_ND = vectors[key_side] if self.symmetric else self.represent(net, batch, key_side)
             if self.queue and query_side == "query":
-                net.parts["queue"].add(key_ND, rows_N2)
+                new_keys = {"keys": key_ND.detach(), "rows": rows_N2}
             sums.append(self._contrastive_sums(net, vectors[query_side], key_ND, rows_N2))
-        return {name: torch.stack([each[name] for each in sums]).sum(0) / len(sums) for name in sums[0]}
+        return {name: torch.stack([each[name] for each in sums]).sum(0) / len(sums) for name in sums[0]} | new_keys
 
     def _contrastive_sums(self, net: Network, query_ND: Tensor, key_ND: Tensor, rows_N2: Tensor) -> dict[str, Tensor]:
         """Return the loss, how many queries rank their translation first, and the bound on mutual information."""
@@ -244,7 +247,9 @@ class XLCo(PretrainingObjective):
             pooled_ND = hidden_RWD.flatten(0, 1)[starts_N]
         else:
             segment_P = segments_RW.flatten()
-            length_N = torch.bincount(segment_P, minlength=len(starts_N) + 1)[1:]
+            # Ones are added, because a count on the device would have to wait for it.
+            ones_P = hidden_RWD.new_ones(len(segment_P), dtype=torch.float32)
+            length_N = ones_P.new_zeros(len(starts_N) + 1).index_add(0, segment_P, ones_P)[1:]
             sum_ND = hidden_RWD.new_zeros(len(starts_N) + 1, hidden_RWD.shape[-1])
             pooled_ND = sum_ND.index_add(0, segment_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
         with torch.autocast(pooled_ND.device.type, enabled=False):  # cosine / 0.05 needs more digits than bfloat16 has

@@ -29,7 +29,7 @@ from crossling.data.keyed_random import KeyedRandom, positions_within
 from crossling.data.packing import Batch, Sequences
 from crossling.model.encoder import CrosslingModel
 from crossling.model.heads import LMHead
-from crossling.model.kernels.prediction import TokenPrediction
+from crossling.model.kernels.prediction import IGNORE_INDEX, TokenPrediction
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective
@@ -102,7 +102,7 @@ class MLM(PretrainingObjective):
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
         hidden_BLD = net.encoder(batch["ids"], segments=batch["ids_segments"]).last_hidden_state
         hidden_MD = gather_positions(hidden_BLD, batch["masked_at"])
-        targets_M = gather_positions(batch["targets"], batch["masked_at"])
+        targets_M = gather_targets(batch["targets"], batch["masked_at"])
         prediction = net.parts["lm_head"].predict(hidden_MD, net.encoder.embeddings.tokens.weight, targets_M)
         return prediction_sums(self.term, prediction, targets_M, net.encoder.config.vocab_size)
 
@@ -138,13 +138,22 @@ def prediction_sums(
     term: str, prediction: TokenPrediction, targets_M: Tensor, vocabulary_size: int
 ) -> dict[str, Tensor]:
     """Return the loss, the number of correct predictions, and the bound on mutual information in nats."""
-    bound = len(targets_M) * math.log(vocabulary_size) - prediction.loss.detach()
+    bound = (targets_M != IGNORE_INDEX).sum() * math.log(vocabulary_size) - prediction.loss.detach()
     return dict(zip(prediction_terms(term), (prediction.loss, prediction.correct, bound), strict=True))
 
 
 def gather_positions(values_BL: Tensor, position_M: Tensor) -> Tensor:
-    """Return the values at some positions of the flattened rows, [M, ...]."""
-    return values_BL.flatten(0, 1).index_select(0, position_M)
+    """Return the values at some positions of the flattened rows, [M, ...].
+
+    Where a position is padding, one past the end, it is the last value.
+    """
+    flat_P = values_BL.flatten(0, 1)
+    return flat_P.index_select(0, position_M.clamp(max=len(flat_P) - 1))
+
+
+def gather_targets(targets_BL: Tensor, position_M: Tensor) -> Tensor:
+    """Return the targets at some positions of the flattened rows, [M]. Padding positions have no target (-100)."""
+    return gather_positions(targets_BL, position_M).where(position_M < targets_BL.numel(), IGNORE_INDEX)
 
 
 def masking_problems(name: str, keep: float, random: float) -> Iterator[str]:

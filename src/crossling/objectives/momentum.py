@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -26,8 +28,9 @@ def update_moving_average(average: nn.Module, source: nn.Module, momentum: float
     weights: dict[str, Tensor] = dict(source.named_parameters())
     if isinstance(source, CrosslingModel):  # whose token table may be a sum of two
         weights["embeddings.tokens.weight"] = source.embeddings.tokens.weight
-    for name, parameter in average.named_parameters():
-        parameter.lerp_(weights[name].to(parameter.dtype), 1 - momentum)
+    averages = dict(average.named_parameters())
+    targets = [weights[name].to(parameter.dtype) for name, parameter in averages.items()]
+    torch._foreach_lerp_([*averages.values()], targets, 1 - momentum)
 
 
 class KeyQueue(nn.Module):
@@ -38,26 +41,20 @@ class KeyQueue(nn.Module):
         self.keys_AD = nn.Buffer(torch.zeros(length, width))
         self.rows_A2 = nn.Buffer(torch.full((length, 2), -1))
         self.seen = nn.Buffer(torch.zeros((), dtype=torch.long))
-        self._added: list[tuple[Tensor, Tensor]] = []
 
     @property
     def filled(self) -> int:
         """Number of keys in the queue."""
         return min(int(self.seen), len(self.keys_AD))
 
-    def add(self, key_ND: Tensor, rows_N2: Tensor) -> None:
-        """Add the keys of a micro-batch. They enter the queue at the end of the step, so its split has no effect."""
-        self._added.append((key_ND.detach(), rows_N2))
+    @torch.no_grad()
+    def add(self, micro_batches: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Replace the oldest keys by the keys and rows of a step, gathered from all processes.
 
-    def shift(self) -> None:
-        """Replace the oldest keys by those of the step, gathered from all processes in the order of micro-batches.
-
-        A key that is not finite leaves its slot unchanged.
+        They are added in the order of micro-batches, at the end of the step, so its split has no effect. A key that is
+        not finite leaves its slot unchanged.
         """
-        if not self._added:
-            return
-        gathered = [[all_gather_rows(values)[0] for values in added] for added in self._added]
-        self._added.clear()
+        gathered = [[all_gather_rows(values)[0] for values in added] for added in micro_batches]
         key_ND, rows_N2 = (torch.cat(values) for values in zip(*gathered, strict=True))
         length, new = len(self.keys_AD), len(key_ND)
         slot_N = (self.seen + torch.arange(new, device=key_ND.device)[-length:]) % length

@@ -6,7 +6,7 @@ To add an objective, subclass PretrainingObjective in one file and add it to the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -25,7 +25,8 @@ ModuleBuilders = dict[str, Callable[[], nn.Module]]
 class Network(nn.Module):
     """The encoder in training and the named modules of its objectives, each built once.
 
-    Checkpoints store the buffers of all modules. Processes do not exchange them, so each must compute the same values.
+    Checkpoints store the buffers of all modules. Processes exchange them only at the start of a run, so each must
+    compute the same values.
     """
 
     def __init__(self, encoder: CrosslingModel, parts: Mapping[str, nn.Module]) -> None:
@@ -42,11 +43,20 @@ class Objective(ABC):
     def loss_weights(self) -> dict[str, float]:
         """Weight of the mean of each loss term."""
 
+    @property
+    def exchanges_tensors(self) -> bool:
+        """True if `loss` or `after_step` exchanges tensors between processes. CUDA graphs then do not contain them."""
+        return False
+
     @abstractmethod
     def loss(self, net: Any, batch: Batch) -> dict[str, Tensor]:
         """Return named sums, each with a denominator of the same name in `counts`.
 
-        Sums named in `loss_weights` are minimized; the others are only logged.
+        Sums named in `loss_weights` are minimized; the others are only logged. Tensors with dimensions are no sums:
+        `after_step` receives them.
+
+        On a GPU it is captured in a CUDA graph: it must not change other state, copy values to the host, or depend on
+        them.
         """
 
     def prepare(self, net: Any, batches: Iterator[list[Batch]]) -> None:  # noqa: B027 - optional
@@ -55,14 +65,18 @@ class Objective(ABC):
         A resumed run restores the state from its checkpoint instead.
         """
 
-    def after_step(self, net: Any, progress: float) -> None:  # noqa: B027 - optional
-        """Update state without gradients: a momentum encoder, a queue, a schedule.
+    def after_step(  # noqa: B027 - optional
+        self, net: Any, progress: Tensor, outputs: Sequence[Mapping[str, Tensor]]
+    ) -> None:
+        """Update state without gradients, in place: a momentum encoder, a queue, a schedule.
 
-        Called after every step for every objective, also after skipped steps and steps without its batches.
+        Called after every step for every objective, also after skipped steps and steps without its batches. On a GPU
+        it is captured in a CUDA graph, as `loss`.
 
         Args:
             net: The network.
-            progress: Fraction of the steps of the run that are done.
+            progress: Fraction of the steps of the run that are done, a scalar on the device.
+            outputs: The tensors with dimensions that `loss` returned for each micro-batch of the step.
 
         Example:
             A temperature that falls linearly to its end is a buffer of a module, which `loss` reads:
@@ -108,7 +122,7 @@ class PretrainingObjective(DataObjective, Objective):
         return replace(cls(), tokens=tokens, length=length)  # type: ignore[type-var]
 
     def stateless_copy(self, tokens: int) -> Self:
-        """Return a copy with a batch of `tokens` tokens whose loss changes no state of the network."""
+        """Return a copy with a batch of `tokens` tokens whose loss does not depend on the state of the network."""
         return replace(self, tokens=tokens)  # type: ignore[type-var]
 
 

@@ -30,7 +30,7 @@ from crossling.model.heads import LMHead, RTDHead
 from crossling.model.kernels.prediction import TokenPrediction
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
-from crossling.objectives.mlm import gather_positions, mask_tokens, prediction_sums, prediction_terms
+from crossling.objectives.mlm import gather_positions, gather_targets, mask_tokens, prediction_sums, prediction_terms
 from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective, token_mask
 
 
@@ -91,7 +91,7 @@ class MRTD(PretrainingObjective):
         return dict.fromkeys(prediction_terms(self.generator_term), masked) | dict.fromkeys(terms, tokens)
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
-        targets_BL, targets_M = batch["targets"], gather_positions(batch["targets"], batch["masked_at"])
+        targets_BL, targets_M = batch["targets"], gather_targets(batch["targets"], batch["masked_at"])
         prediction, corrupted_BL, logits_BL = self.detect(net, batch)
         present_BL, replaced_BL = token_mask(targets_BL), corrupted_BL != targets_BL
         loss_BL = F.binary_cross_entropy_with_logits(logits_BL, replaced_BL.float(), reduction="none")
@@ -107,12 +107,13 @@ class MRTD(PretrainingObjective):
         targets_BL, position_M, segments = batch["targets"], batch["masked_at"], batch["ids_segments"]
         generator = net.parts["generator"]
         hidden_BLD = generator(batch["ids"], segments=segments).last_hidden_state
-        hidden_MD, targets_M, noise_M = (
-            gather_positions(values, position_M) for values in (hidden_BLD, targets_BL, batch["noise"])
-        )
+        hidden_MD, noise_M = (gather_positions(values, position_M) for values in (hidden_BLD, batch["noise"]))
+        targets_M = gather_targets(targets_BL, position_M)
         table_VD = generator.embeddings.tokens.weight
         prediction = net.parts["generator_head"].predict(hidden_MD, table_VD, targets_M, noise_M)
-        corrupted_BL = targets_BL.flatten().scatter(0, position_M, prediction.sampled_M).view_as(targets_BL)
+        # Padding positions are one past the end.
+        corrupted_P = F.pad(targets_BL.flatten(), (0, 1)).scatter(0, position_M, prediction.sampled_M)
+        corrupted_BL = corrupted_P[:-1].view_as(targets_BL)
         logits_BL = net.parts["rtd_head"](net.encoder(corrupted_BL, segments=segments).last_hidden_state).float()
         return prediction, corrupted_BL, logits_BL
 

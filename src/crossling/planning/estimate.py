@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes import RECIPES, has_size
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
 from crossling.recipes.recipe import OBJECTIVES, Recipe
-from crossling.train.optimizer import STACKED_BYTES, Muon
-from crossling.train.parallel import FROZEN_BYTES, MAX_STATE_FRACTION, MOMENT_BYTES, TRAINED_BYTES
+from crossling.train.optimizer import STACKED_BYTES, Muon, OptimizerSettings
+from crossling.train.parallel import BUFFER_BYTES, FROZEN_BYTES, MAX_STATE_FRACTION, MOMENT_BYTES, TRAINED_BYTES
 
 USABLE = 0.9  # of the memory: the rest is for the driver, fragmentation, and what is not counted here
 MAX_MICRO_TOKENS = 65_536  # larger micro-batches are no faster
@@ -57,8 +57,9 @@ def estimate_memory(
     """Return the memory of each GPU at the peak of a step. `net` may be on the meta device."""
     states = sum(p.numel() * (TRAINED_BYTES if p.requires_grad else FROZEN_BYTES) for p in net.parameters())
     queue = sum(buffer.numel() * buffer.element_size() for buffer in net.buffers())
+    gradients = BUFFER_BYTES * sum(p.numel() for p in net.parameters() if p.requires_grad)
     too_large = states > MAX_STATE_FRACTION * accelerator.memory_gib * GIB
-    stacks = _stack_sizes(recipe, net)
+    stacks = _stack_sizes(recipe.optimizer, net)
     states -= MOMENT_BYTES * sum(stacks)
     wants_sharding = recipe.parallel == "fsdp" or (recipe.parallel == "auto" and too_large)
     sharded = gpus > 1 and wants_sharding and not stacks  # Muon needs whole matrices
@@ -76,16 +77,17 @@ def estimate_memory(
             below_head = max(below_head, lm_head.activation_bytes * tokens + chunk)
     working = _working_bytes(net, sharded)
     shards = gpus if sharded else 1
-    # The only micro-batch of a step finds no earlier gradients.
+    # With CUDA graphs the gradient of the step has memory of its own beside that of the micro-batch. Without them, the
+    # only micro-batch of a step finds no earlier gradients.
+    has_buffer = recipe.uses_cuda_graphs and not sharded
     is_single = gpus == 1 and round(micro_batches) == 1 and not recipe.alternate
-    gradients = 4 * sum(p.numel() for p in net.parameters() if p.requires_grad) if is_single else 0
-    first_states = (states - gradients) / shards + queue
+    first_states = (states - (gradients if is_single and not has_buffer else 0)) / shards + queue
     return MemoryEstimate(
         states=first_states,
         activations=activations,
         head=head,
         working=working,
-        backward_end=states / shards + queue + working + 2 * table,
+        backward_end=states / shards + queue + working + 2 * table + (gradients if has_buffer else 0),
         head_peak=first_states + head + working + below_head,
         optimizer_step=states / shards + queue + STACKED_BYTES * max(stacks, default=0),
         sharded=sharded,
@@ -115,14 +117,16 @@ def tokens_at_once(objective: PretrainingObjective, load: ObjectiveLoad, micro_t
     return own if objective.has_in_batch_negatives else own / math.ceil(own / micro_tokens)
 
 
-def _stack_sizes(recipe: Recipe, net: Network) -> list[int]:
+@lru_cache(maxsize=16)
+def _stack_sizes(settings: OptimizerSettings, net: Network) -> tuple[int, ...]:
     """Return the number of elements in each stack of matrices that Muon updates at once."""
-    optimizer = recipe.optimizer.build(net)
+    optimizer = settings.build(net)
     if not isinstance(optimizer, Muon):
-        return []
-    return [sum(weight.numel() for weight in weights) for _, weights in optimizer.stacks()]
+        return ()
+    return tuple(sum(weight.numel() for weight in weights) for _, weights in optimizer.stacks())
 
 
+@lru_cache(maxsize=16)
 def _working_bytes(net: Network, sharded: bool) -> float:
     """Return the bytes of weights for computing: the blocks in bfloat16, or what FSDP2 gathers.
 

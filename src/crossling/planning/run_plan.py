@@ -132,7 +132,7 @@ def plan(
     accelerator, choice = get_accelerator(gpu), None
     if gpu is None and local_accelerator() is None:
         warnings.warn(
-            f"no known GPU here, so memory and time are predicted for an {accelerator.name}. Give gpu=NAME for another",
+            f"no known GPU here, so memory and time are predicted for an {accelerator.name}. Set gpu for another.",
             stacklevel=2,
         )
     shards = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards

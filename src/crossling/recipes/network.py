@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -11,7 +12,8 @@ import torch
 from crossling.data.batches import Batches
 from crossling.data.shards import Shards
 from crossling.model.encoder import CrosslingModel
-from crossling.objectives import Network
+from crossling.model.model_shape import ModelShape
+from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.recipe import Recipe
 from crossling.train import checkpoint
 from crossling.vocabulary.vocabulary import Vocabulary
@@ -20,10 +22,14 @@ from crossling.vocabulary.vocabulary import Vocabulary
 def build_network(recipe: Recipe, vocabulary_size: int) -> Network:
     """Return the network of a recipe with random initial weights by its seed."""
     torch.manual_seed(recipe.seed)
-    encoder = CrosslingModel(recipe.model.to_config(vocabulary_size))
+    return _build(recipe.model, (*recipe.objectives.values(),), vocabulary_size)
+
+
+def _build(shape: ModelShape, objectives: tuple[PretrainingObjective, ...], vocabulary_size: int) -> Network:
+    encoder = CrosslingModel(shape.to_config(vocabulary_size))
     parts: dict[str, torch.nn.Module] = {}
-    for objective in recipe.objectives.values():
-        for name, build in objective.modules(encoder, recipe.model).items():
+    for objective in objectives:
+        for name, build in objective.modules(encoder, shape).items():
             if name not in parts:
                 parts[name] = build()
     return Network(encoder, parts)
@@ -51,7 +57,9 @@ class ObjectiveLoad:
         return self.examples * self.length
 
 
-def make_batches(recipe: Recipe, shards: Shards, rank: int = 0, world_size: int = 1) -> Batches:
+def make_batches(
+    recipe: Recipe, shards: Shards, rank: int = 0, world_size: int = 1, *, has_bucketed_shapes: bool = False
+) -> Batches:
     """Return the batches of one process. Raises BadInput if the shards do not suffice."""
     return Batches(
         shards,
@@ -62,6 +70,7 @@ def make_batches(recipe: Recipe, shards: Shards, rank: int = 0, world_size: int 
         alternate=recipe.alternate,
         rank=rank,
         world_size=world_size,
+        has_bucketed_shapes=has_bucketed_shapes,
     )
 
 
@@ -79,9 +88,14 @@ def total_tokens(recipe: Recipe, loads: Mapping[str, ObjectiveLoad]) -> float:
 
 
 def build_meta_network(recipe: Recipe, vocabulary_size: int) -> Network:
-    """Return the network on the meta device, without weights."""
+    """Return the network on the meta device, without weights. Calls with the same architecture return one network."""
+    return _build_meta(recipe.model, (*recipe.objectives.values(),), vocabulary_size)
+
+
+@lru_cache(maxsize=32)
+def _build_meta(shape: ModelShape, objectives: tuple[PretrainingObjective, ...], vocabulary_size: int) -> Network:
     with torch.device("meta"):
-        return build_network(recipe, vocabulary_size)
+        return _build(shape, objectives, vocabulary_size)
 
 
 def count_parameters(net: Network) -> dict[str, int]:

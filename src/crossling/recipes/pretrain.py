@@ -16,6 +16,7 @@ from crossling.core.progress import format_count, format_duration, print_status
 from crossling.data.example_sampler import pair_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder import CrosslingModel
+from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
 from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
 from crossling.recipes.network import build_network, flops_per_token, make_batches, objective_loads
@@ -100,7 +101,8 @@ def _train(
 ) -> Network:
     """Train in one process of the run."""
     new = source.new if source else []
-    batches = make_batches(recipe, shards, rank(), world_size())
+    uses_graphs = recipe.uses_cuda_graphs and device.type == "cuda"
+    batches = make_batches(recipe, shards, rank(), world_size(), has_bucketed_shapes=uses_graphs)
     resampling = Resampling(recipe.dro, batches, recipe.objectives, steps=recipe.steps, run=out) if recipe.dro else None
     with main_process_first():
         run = RunFolder(out, recipe.dump(), shards.fingerprint, init_source=source, data=_data_counts(shards, recipe))
@@ -109,6 +111,10 @@ def _train(
     if is_main_process() and not run.has_checkpoint:
         for problem in run_warnings(recipe, preview_text(recipe, shards), preview_pairs(recipe, shards)):
             warnings.warn(problem, stacklevel=4)
+        if device.type == "cpu" and recipe.model.width >= SIZES["base"].width:
+            warnings.warn(
+                "a model of this size takes very long without a GPU. Set size to tiny or small.", stacklevel=4
+            )
     net = build_network(recipe, shards.vocabulary_size)
     if model is not None and not run.has_checkpoint:
         summary = model.initialize(net, Vocabulary.load(shards.vocabulary_path), recipe.seed)
@@ -151,7 +157,9 @@ def enable_gradient_checkpointing(net: Network) -> None:
 
 
 def _memory_hint(recipe: Recipe) -> str:
-    hint = f"Resume with gradient_checkpointing=true or a smaller micro_tokens (now {recipe.micro_tokens})."
+    without_graphs = "cuda_graphs=false, " if recipe.uses_cuda_graphs else ""
+    hint = f"Resume with {without_graphs}gradient_checkpointing=true or a smaller micro_tokens"
+    hint += f" (now {recipe.micro_tokens})."
     if recipe.xlco and recipe.xlco.has_in_batch_negatives:  # which are never split into micro-batches
         hint += f" If that fails, start a new run with fewer xlco.pairs (now {recipe.xlco.pairs})."
     return hint

@@ -27,6 +27,7 @@ from crossling.train.step import Reduction
 
 _BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N, or that of another objective."
 _LENGTH = "The length is set for each objective. Set mlm.length=N, or that of another objective."
+_DEVICE = "The device is selected automatically. Choose GPUs with the environment variable CUDA_VISIBLE_DEVICES."
 _MASKING = "The masking rate is set for each objective. Set mlm.rate=0.15, or that of another objective."
 
 # Names that other libraries give to a setting of pre-training, by our key or by a hint.
@@ -49,6 +50,7 @@ _CONVENTIONAL_NAMES = {
     "xlco.temperature": "temperature tau",
     "sampling.text_alpha": "alpha sampling_alpha smoothing",
     _BATCH: "tokens_per_batch",
+    _DEVICE: "device gpu gpus n_gpu use_cpu",
     _MASKING: "mlm_probability masking_rate mask_prob",
 }
 SETTING_ALIASES = settings.conventional_aliases(
@@ -91,6 +93,8 @@ class Recipe:
         micro_tokens: Tokens of a micro-batch. It bounds memory and, without dropout, changes no result.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         parallel: On several GPUs: a full copy on each (`ddp`), sharded (`fsdp`), or by the size of the model (`auto`).
+        cuda_graphs: On a GPU, replay training steps as CUDA graphs, so that small steps do not wait for the host. Not
+            used with gradient checkpointing or sharding.
 
     Example:
         >>> recipe = crossling.recipes.xlm_e("small").replace(steps=10_000, lr=1e-3)
@@ -121,6 +125,7 @@ class Recipe:
     micro_tokens: Annotated[int, AT_LEAST_1] = 65_536
     gradient_checkpointing: bool = False
     parallel: Parallel = "auto"
+    cuda_graphs: bool = True
 
     @property
     def objectives(self) -> dict[str, PretrainingObjective]:
@@ -131,6 +136,11 @@ class Recipe:
     def has_rtd(self) -> bool:
         """Replaced token detection is on, and with it a generator."""
         return bool(self.mrtd or self.trtd)
+
+    @property
+    def uses_cuda_graphs(self) -> bool:
+        """Training steps run as CUDA graphs on a GPU, unless the network is sharded."""
+        return self.cuda_graphs and not self.gradient_checkpointing
 
     def stream_steps(self, stream: str) -> int:
         """Return the number of steps that read a stream.

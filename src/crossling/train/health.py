@@ -40,7 +40,8 @@ from torch import Tensor
 
 from crossling.core.errors import Failed
 from crossling.data.packing import Batch
-from crossling.objectives.mlm import gather_positions
+from crossling.model.kernels.prediction import IGNORE_INDEX
+from crossling.objectives.mlm import gather_targets
 from crossling.train import checkpoint
 
 MAX_NORM_RATIO = 20.0  # a gradient norm above so many times its running mean is skipped
@@ -61,7 +62,7 @@ FREQUENCY_SAMPLE = 20_000  # positions from which the frequency of the most freq
 
 
 class GradientNormGuard:
-    """Decides which steps are skipped. It stays on the device, so no step has to synchronize.
+    """Decides which steps are skipped. It stays on the device and is updated in place, so no step has to synchronize.
 
     All processes see the same norm and make the same decision.
     """
@@ -83,10 +84,10 @@ class GradientNormGuard:
         weight = (1 / self.steps.clamp(min=1)).clamp(min=MIN_WEIGHT)
         self.mean_norm += weight * (torch.where(skip > 0, self.mean_norm, norm) - self.mean_norm)
         self.skipped += skip
-        self.consecutive = (self.consecutive + 1) * skip
-        self.max_consecutive = torch.maximum(self.max_consecutive, self.consecutive)
+        self.consecutive.add_(1).mul_(skip)
+        torch.maximum(self.max_consecutive, self.consecutive, out=self.max_consecutive)
         self.recent += RECENT_WEIGHT * (skip - self.recent)
-        self.max_recent = torch.maximum(self.max_recent, self.recent)
+        torch.maximum(self.max_recent, self.recent, out=self.max_recent)
         return skip
 
     def reset_mean(self) -> None:
@@ -289,8 +290,9 @@ def most_frequent_token_share(batches: Iterable[Batch]) -> float | None:
     targets = torch.zeros(0, dtype=torch.long)
     for batch in batches:
         sides = [key.removesuffix("masked_at") for key in batch if key.endswith("masked_at")]
-        sampled = (gather_positions(batch[f"{side}targets"], batch[f"{side}masked_at"]) for side in sides)
+        sampled = (gather_targets(batch[f"{side}targets"], batch[f"{side}masked_at"]) for side in sides)
         targets = torch.cat([targets, *sampled])
+        targets = targets[targets != IGNORE_INDEX]
         if not sides or len(targets) >= FREQUENCY_SAMPLE:
             break
     return float(targets.bincount().max() / len(targets)) if len(targets) else None

@@ -84,9 +84,17 @@ class OptimizerSettings:
             {"params": parameters, "weight_decay": decay, "lr_factor": lr_factor, "matrices": count}
             for (decay, lr_factor, count), parameters in groups.items()
         ]
-        optimizer = Muon if matrices else torch.optim.AdamW
-        # The learning rate is set at every step.
-        return optimizer(parameter_groups, lr=0.0, betas=(self.beta1, self.beta2), eps=self.epsilon, fused=True)
+        device = next(net.parameters()).device
+        dtype = torch.float32 if device.type == "cuda" else torch.float64
+        for group in parameter_groups:  # set at every step, on the device: CUDA graphs read it there
+            group["lr"] = torch.zeros((), device=device, dtype=dtype)
+        return (Muon if matrices else torch.optim.AdamW)(
+            parameter_groups,
+            betas=(self.beta1, self.beta2),
+            eps=self.epsilon,
+            fused=True,
+            capturable=device.type == "cuda",
+        )
 
     def learning_rate(self, step: int, steps: int, peak: float) -> float:
         """Return the learning rate of a step: linear warm-up to the peak, then linear decay to 0 at the end."""
@@ -134,7 +142,7 @@ class Muon(torch.optim.AdamW):
                 for weights in by_shape.values():
                     yield group, weights
 
-    def _update(self, weights: list[Tensor], lr: float, decay: float, matrices: int) -> None:
+    def _update(self, weights: list[Tensor], lr: Tensor, decay: float, matrices: int) -> None:
         skipped = getattr(self, "found_inf", None)
         gradient_NAB = torch.stack([weight.grad for weight in weights if weight.grad is not None])
         momentum = [self.state[weight].setdefault("momentum", torch.zeros_like(weight)) for weight in weights]
@@ -142,7 +150,7 @@ class Muon(torch.optim.AdamW):
         update_NAB = gradient_NAB.lerp_(momentum_NAB, MOMENTUM)
         directions = orthogonalize(update_NAB.unflatten(1, (matrices, -1)).flatten(0, 1))
         size = 0.2 * max(directions.shape[1:]) ** 0.5
-        new_NAB = (torch.stack(weights) * (1 - lr * decay)).sub_(directions.view_as(update_NAB), alpha=lr * size)
+        new_NAB = torch.stack(weights) * (1 - lr * decay) - directions.view_as(update_NAB) * (lr * size)
         if skipped is not None:
             keep = skipped > 0
             momentum_NAB = torch.where(keep, torch.stack(momentum), momentum_NAB)

@@ -1,4 +1,4 @@
-"""The network on one device or several: replicated on each (DDP) or sharded over them (FSDP2).
+"""The network on one device or several: replicated on each (data parallel) or sharded over them (FSDP2).
 
 A step gives the same result either way. Each process has its own micro-batches, and the gradient of a step is the sum
 over all processes.
@@ -6,17 +6,15 @@ over all processes.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
 import torch
 import torch._dynamo
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
-from torch.nn.parallel import DistributedDataParallel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from crossling.core.distributed import world_size
@@ -29,14 +27,16 @@ Parallel = Literal["auto", "ddp", "fsdp"]
 T = TypeVar("T")
 
 TRAINED_BYTES, FROZEN_BYTES = 16, 4  # per parameter: weight, gradient and two moments of Adam; weight alone
+BUFFER_BYTES = 4  # per trained parameter, of the gradient at a fixed address that CUDA graphs need
 MOMENT_BYTES = 4  # per parameter, of one moment
+BUCKET_ELEMENTS = 1 << 24  # of gradients that are summed over processes at once
 MAX_STATE_FRACTION = 1 / 3  # of the device memory, for parameters in training; the rest is for activations
 
 
 class NetworkRoot(nn.Module):
     """Module whose forward pass calls a function with the network.
 
-    DDP and FSDP wrap it, so gathering weights and reducing gradients works for any function of the network.
+    FSDP wraps it, so gathering weights and reducing gradients works for any function of the network.
     """
 
     def __init__(self, net: Network) -> None:
@@ -56,24 +56,40 @@ class ParallelNetwork:
         self.is_compiled = device.type == "cuda"
         if self.is_compiled:
             compile_modules(net)
-        self.ddp: DistributedDataParallel | None = None
         if self.world_size > 1:
             if parallel == "fsdp" or (parallel == "auto" and needs_sharding(net, device)):
                 shard_network(self.root, device)
             else:
-                self.ddp = replicate_network(self.root)
+                broadcast_state(net)
+
+    @property
+    def is_sharded(self) -> bool:
+        """True if FSDP shards the network."""
+        return isinstance(self.root, FSDPModule)
 
     def forward(self, function: Callable[[Network], T]) -> T:
-        """Return function(net), with gradients that are reduced over all processes."""
-        result: T = (self.ddp or self.root)(function)
+        """Return function(net)."""
+        result: T = self.root(function)
         return result
 
-    def gradient_sync(self, is_last_micro_batch: bool) -> AbstractContextManager[None]:
-        """Return the context of a backward pass: DDP reduces gradients only after the last micro-batch.
+    @property
+    def gradient_scale(self) -> int:
+        """Factor of the loss. FSDP averages gradients over processes, but the gradient of a step is their sum."""
+        return self.world_size if self.is_sharded else 1
 
-        FSDP reduces them after every micro-batch, because whole gradients would not fit in memory.
+    def all_reduce(self, gradients: list[Tensor]) -> None:
+        """Sum the gradients of replicas. FSDP did so after every micro-batch, because they would not fit in memory.
+
+        All processes have gradients of the same parameters, because they have micro-batches of the same objectives.
         """
-        return nullcontext() if is_last_micro_batch or self.ddp is None else self.ddp.no_sync()
+        if self.world_size == 1 or self.is_sharded:
+            return
+        for bucket in _buckets(gradients):
+            flat = bucket[0] if len(bucket) == 1 else torch.cat([gradient.flatten() for gradient in bucket])
+            dist.all_reduce(flat)
+            if len(bucket) > 1:
+                parts = flat.split([gradient.numel() for gradient in bucket])
+                torch._foreach_copy_(bucket, [part.view_as(each) for part, each in zip(parts, bucket, strict=True)])
 
     def clip_gradients(self, max_norm: float) -> Tensor:
         """Clip the gradient of the whole network. Return its norm before clipping."""
@@ -97,7 +113,7 @@ class ParallelNetwork:
         dtype = compute_dtype(self.device)
         has_kernels = bool(widths) and all(uses_attention_kernel(self.device, dtype, width) for width in widths)
         words = ["fused kernels" if has_kernels else "plain torch", *(["compiled"] if self.is_compiled else [])]
-        parallel = "fsdp" if isinstance(self.root, FSDPModule) else "ddp"
+        parallel = "fsdp" if self.is_sharded else "ddp"
         processes = f"{self.world_size} processes ({parallel})" if self.world_size > 1 else "1 process"
         return ", ".join([*words, str(dtype).removeprefix("torch."), processes])
 
@@ -120,15 +136,24 @@ def needs_sharding(net: nn.Module, device: torch.device) -> bool:
     return needed > MAX_STATE_FRACTION * torch.cuda.get_device_properties(device).total_memory
 
 
-def replicate_network(root: NetworkRoot) -> DistributedDataParallel:
-    """Wrap the network in DDP."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # an option's old name, which torch 2.11 still needs
-        # Objectives use different modules, so every step has unused parameters. Buffers are not broadcast: the queue
-        # of keys is computed identically in every process.
-        return DistributedDataParallel(
-            root, find_unused_parameters=True, broadcast_buffers=False, gradient_as_bucket_view=True
-        )
+def broadcast_state(net: nn.Module) -> None:
+    """Give all processes the weights and buffers of the main process."""
+    for values in (*net.parameters(), *net.buffers()):
+        dist.broadcast(values.detach(), 0)
+
+
+def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield gradients in groups of limited size, each of which is summed at once."""
+    bucket: list[Tensor] = []
+    elements = 0
+    for gradient in gradients:
+        bucket.append(gradient)
+        elements += gradient.numel()
+        if elements >= BUCKET_ELEMENTS:
+            yield bucket
+            bucket, elements = [], 0
+    if bucket:
+        yield bucket
 
 
 def shard_network(root: NetworkRoot, device: torch.device) -> None:

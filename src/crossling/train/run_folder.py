@@ -16,8 +16,9 @@ from crossling.core.resumable import check_output_folder
 from crossling.train.checkpoint import list_checkpoints
 
 FORMAT = 2  # of recipe.json
-# Settings that depend on the machine and change no result.
-CHANGEABLE_SETTINGS = {"checkpoint_every", "log_every", "micro_tokens", "parallel", "gradient_checkpointing"}
+# Settings that depend on the machine and change no result, apart from rounding and the dropout masks.
+CHANGEABLE_SETTINGS = {"checkpoint_every", "log_every", "micro_tokens", "parallel"}
+CHANGEABLE_SETTINGS |= {"gradient_checkpointing", "cuda_graphs"}
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ define, and splitting a batch changes nothing. Dropout is seeded per micro-batch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,12 +17,14 @@ from torch import Tensor
 from crossling.data.batches import StepWork
 from crossling.data.packing import Batch
 from crossling.objectives.objective import Objective, combined_loss_weights
+from crossling.train.graphs import CudaGraphs, GradientBuffer, Tensors
 from crossling.train.health import MAX_NORM_RATIO, GradientNormGuard
 from crossling.train.meters import StepResult
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.parallel import ParallelNetwork, autocast
 
 Reduction = Literal["mean", "token_sum"]
+FACTORS, SUMS = "loss factors", "sums"  # keys of an input and an output of a micro-batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,10 @@ class Schedule:
 
 
 class TrainStep:
-    """Runs training steps: computes gradients and updates the network."""
+    """Runs training steps: computes gradients and updates the network.
+
+    Where the network is not sharded, micro-batches and the update can run as CUDA graphs.
+    """
 
     def __init__(
         self,
@@ -49,6 +55,7 @@ class TrainStep:
         optimizer: OptimizerSettings,
         schedule: Schedule,
         unfrozen: Sequence[str] = (),
+        cuda_graphs: bool = False,
     ) -> None:
         """Create the optimizer.
 
@@ -58,6 +65,7 @@ class TrainStep:
             optimizer: Optimizer settings.
             schedule: Length of the run and learning rate.
             unfrozen: Names of the parameters that are trained in the first `schedule.freeze_steps`.
+            cuda_graphs: Capture CUDA graphs on a GPU. Worthwhile if the micro-batches have few shapes.
         """
         self.network, self.objectives, self.schedule = network, objectives, schedule
         self.settings, self.optimizer = optimizer, optimizer.build(network.net)
@@ -65,6 +73,14 @@ class TrainStep:
         self.loss_weights = combined_loss_weights(objectives.values())
         names = set(unfrozen)
         self.frozen = [parameter for name, parameter in network.net.named_parameters() if name not in names]
+        self.lr = 0.0  # of the last step
+        self.graphs: CudaGraphs | None = None
+        if cuda_graphs and network.device.type == "cuda" and not network.is_sharded:
+            self.graphs, self.gradients = CudaGraphs(network.device), GradientBuffer(network.net.parameters())
+        self._progress = torch.zeros((), device=network.device)
+        self._sum_names: dict[str, list[str]] = {}  # by objective
+        # By objective, and True for the first micro-batch of a step: which parameters have a gradient.
+        self._with_gradient: dict[tuple[str, bool], frozenset[int]] = {}
 
     def run(self, step: int, work: StepWork, counts: Mapping[str, int], tokens: int) -> StepResult:
         """Train one step.
@@ -75,34 +91,74 @@ class TrainStep:
             counts: Denominator of each sum, over all processes.
             tokens: Tokens of the step, over all processes.
         """
-        net, sums = self.network.net.train(), dict[str, Tensor]()
+        self.network.net.train()
         factors = self._loss_factors(counts)
-        for index, ((name, batch), seed) in enumerate(zip(work.micro_batches, work.seeds, strict=True), start=1):
+        parts: list[tuple[str, bool]] = []  # objective of each micro-batch, and True for the first one of the step
+        sums: dict[str, Tensor] = {}
+        outputs: Tensors = {}  # for `after_step`, by micro-batch and name
+        for (name, batch), seed in zip(work.micro_batches, work.seeds, strict=True):
             torch.manual_seed(seed)  # dropout
-            batch = move_to_device(batch, self.network.device)
-            is_last = index == len(work.micro_batches)
-            for term, value in self._add_gradient(self.objectives[name], batch, factors, is_last).items():
-                sums[term] = sums[term] + value.double() if term in sums else value.double()
-        self._drop_frozen_gradients(step)
+            factors_T = torch.tensor([factors[term] for term in self.objectives[name].loss_weights])
+            parts.append((name, not parts))
+            result = self._run(parts[-1], self._add_gradient, {**batch, FACTORS: factors_T}, [name])
+            sums_S = result.pop(SUMS)
+            sums[name] = sums[name] + sums_S if name in sums else sums_S
+            outputs |= {(len(parts), key): value for key, value in result.items()}
+        self._set_schedule(step)
+        self.network.all_reduce(self._step_gradients())
+        result = self._run((step < self.schedule.freeze_steps, *parts), self._update, outputs, [*self.objectives])
+        named = {term: value for name in sums for term, value in zip(self._sum_names[name], sums[name], strict=True)}
+        metrics = {"gradient_norm": result["norm"]}
+        return StepResult(sums=named, counts=counts, tokens=tokens, metrics=metrics, skipped=result["skipped"])
+
+    def _run(
+        self, key: tuple[Any, ...], function: Callable[[Any, Tensors], Tensors], inputs: Tensors, names: Iterable[str]
+    ) -> Tensors:
+        """Return function(key, inputs), from a CUDA graph if the objectives allow it."""
+        exchanges = self.network.world_size > 1 and any(self.objectives[name].exchanges_tensors for name in names)
+        if self.graphs is None or exchanges:
+            return function(key, move_to_device(inputs, self.network.device))
+        return self.graphs.run(key, partial(function, key), inputs)
+
+    def _add_gradient(self, part: tuple[str, bool], inputs: Tensors) -> Tensors:
+        """Add the gradient of one micro-batch to that of the step. Return what its objective returns."""
+        name, is_first = part
+        batch = {key: values for key, values in inputs.items() if key != FACTORS}
+        with autocast(self.network.device):
+            results = self.network.forward(lambda net: self.objectives[name].loss(net, batch))
+        factors_T = self.network.gradient_scale * inputs[FACTORS]
+        terms = zip(self.objectives[name].loss_weights, factors_T, strict=True)
+        loss = sum(factor * results[term] for term, factor in terms)
+        loss.backward()
+        if self.graphs is not None:
+            self._with_gradient[part] = self.gradients.collect(is_first)
+        sums = {term: value.detach().double() for term, value in results.items() if not value.dim()}
+        self._sum_names[name] = [*sums]
+        return {SUMS: torch.stack([*sums.values()]), **{key: value for key, value in results.items() if value.dim()}}
+
+    def _update(self, key: tuple[Any, ...], outputs: Tensors) -> Tensors:
+        """Update the weights with the gradient of the step. Return its norm, and 1 if the step is skipped, else 0."""
+        is_frozen, *parts = key
+        if self.graphs is not None:
+            self.gradients.assign(frozenset().union(*(self._with_gradient[part] for part in parts)))
+        for parameter in self.frozen if is_frozen else []:
+            parameter.grad = None
         norm = self.network.clip_gradients(self.settings.clip)
         skipped = self.gradient_guard.update(norm, self.schedule.max_norm_ratio)
-        self._update_weights(step, skipped)
-        for objective in self.objectives.values():
-            objective.after_step(net, progress=(step + 1) / self.schedule.steps)
-        return StepResult(sums=sums, counts=counts, tokens=tokens, metrics={"gradient_norm": norm}, skipped=skipped)
+        # `found_inf` makes a fused optimizer skip the step on the device, as with GradScaler.
+        self.optimizer.found_inf = skipped  # type: ignore[attr-defined]
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        for name, objective in self.objectives.items():
+            own = [_outputs_of(index, outputs) for index, (each, _) in enumerate(parts, start=1) if each == name]
+            objective.after_step(self.network.net, self._progress, [each for each in own if each])
+        return {"norm": norm, "skipped": skipped}
 
-    def _add_gradient(
-        self, objective: Objective, batch: Batch, factors: Mapping[str, float], is_last: bool
-    ) -> dict[str, Tensor]:
-        """Add the gradient of one micro-batch to that of the step. Return the sums of the objective."""
-        with self.network.gradient_sync(is_last):
-            with autocast(self.network.device):
-                sums = self.network.forward(lambda net: objective.loss(net, batch))
-            # DDP and FSDP average gradients over processes, but the gradient of a step is their sum.
-            world_size = self.network.world_size
-            loss = sum(world_size * factors[term] * value for term, value in sums.items() if term in factors)
-            loss.backward()  # type: ignore[union-attr]  # every objective has a loss term
-        return {term: value.detach() for term, value in sums.items()}
+    def _step_gradients(self) -> list[Tensor]:
+        """Return the gradients of this process."""
+        if self.graphs is not None:
+            return [self.gradients.flat]
+        return [parameter.grad for parameter in self.network.net.parameters() if parameter.grad is not None]
 
     def _loss_factors(self, counts: Mapping[str, int]) -> dict[str, float]:
         """Return the factor of each sum: weight / own count, or weight / all counts with `token_sum`."""
@@ -111,22 +167,19 @@ class TrainStep:
         divisors = present if self.schedule.reduction == "mean" else dict.fromkeys(present, total)
         return {term: self.loss_weights[term] / max(1, divisors[term]) for term in present}
 
-    def _drop_frozen_gradients(self, step: int) -> None:
-        """Remove the gradients of frozen parameters. DDP does not allow switching `requires_grad` during a run."""
-        if step < self.schedule.freeze_steps:
-            for parameter in self.frozen:
-                parameter.grad = None
-        elif step == self.schedule.freeze_steps:
+    def _set_schedule(self, step: int) -> None:
+        """Set the learning rate and the progress on the device, where graphs read them."""
+        self.lr = self.settings.learning_rate(step, self.schedule.steps, self.schedule.lr)
+        for group in self.optimizer.param_groups:
+            group["lr"].fill_(self.lr * group["lr_factor"])
+        self._progress.fill_((step + 1) / self.schedule.steps)
+        if step == self.schedule.freeze_steps:
             self.gradient_guard.reset_mean()
 
-    def _update_weights(self, step: int, skipped: Tensor) -> None:
-        """Run the optimizer. `found_inf` makes a fused optimizer skip the step on the device, as with GradScaler."""
-        lr = self.settings.learning_rate(step, self.schedule.steps, self.schedule.lr)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr * group["lr_factor"]
-        self.optimizer.found_inf = skipped  # type: ignore[attr-defined]
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+
+def _outputs_of(number: int, outputs: Tensors) -> Tensors:
+    """Return the outputs of one micro-batch."""
+    return {name: value for (each, name), value in outputs.items() if each == number}
 
 
 def move_to_device(batch: Batch, device: torch.device) -> Batch:

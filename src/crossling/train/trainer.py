@@ -89,7 +89,12 @@ class Trainer:
             self._prepare_objectives()  # before sharding
         self.network = ParallelNetwork(net, self.device, self.parallel)
         self.train_step = TrainStep(
-            self.network, objectives=self.objectives, optimizer=optimizer, schedule=schedule, unfrozen=self.unfrozen
+            self.network,
+            objectives=self.objectives,
+            optimizer=optimizer,
+            schedule=schedule,
+            unfrozen=self.unfrozen,
+            cuda_graphs=self.batches.has_bucketed_shapes,
         )
         warmup = max(optimizer.warmup_steps(schedule.steps), schedule.freeze_steps)
         self.collapse = CollapseMonitor(self.train_step.loss_weights, warmup, self._most_frequent_token_share)
@@ -231,7 +236,7 @@ class Trainer:
         weights = {term: weight for term, weight in self.train_step.loss_weights.items() if term in row}
         if weights:
             row["loss"] = sum(weight * row[term] for term, weight in weights.items())
-        row["lr"] = self.train_step.optimizer.param_groups[0]["lr"]
+        row["lr"] = self.train_step.lr
         row["skipped"] = int(self.train_step.gradient_guard.skipped)
         row |= self.cost.row(self.metrics.tokens / self.metrics.seconds())
         row["loader_wait"] = self.metrics.waiting_fraction()

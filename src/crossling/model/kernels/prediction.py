@@ -27,6 +27,7 @@ try:
 except (ImportError, AttributeError):  # Triton is missing or of another version
     kernel = None
 
+IGNORE_INDEX = -100  # target of a position without a prediction, as in Hugging Face
 CHUNK_BYTES = 1 << 31  # of the logits that exist at a time
 LANES = 4096  # logits that the kernel reads at once
 
@@ -45,7 +46,8 @@ def predict(
 ) -> TokenPrediction:
     """Predict the target of each position and sample a token.
 
-    `noise_M` holds one number from [0, 1) for each position: the quantile of the distribution to sample.
+    A position whose target is -100 adds nothing to the loss and to the gradients. `noise_M` holds one number from
+    [0, 1) for each position: the quantile of the distribution to sample.
     """
     needs_gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (hidden_MD, table_VD, bias_V))
     return TokenPrediction(*_Prediction.apply(hidden_MD, table_VD, bias_V, targets_M, noise_M, needs_gradient))
@@ -142,13 +144,15 @@ def _process_rows(
     With `needs_gradient` the gradient overwrites the logits.
     """
     full_MV = logits_MV.float()
-    loss_M = F.cross_entropy(full_MV, targets_M, reduction="none")
+    loss_M = F.cross_entropy(full_MV, targets_M, reduction="none", ignore_index=IGNORE_INDEX)
     correct_M = full_MV.argmax(-1) == targets_M
     sampled_M = targets_M if noise_M is None else sample_tokens(full_MV, noise_M)
     if not needs_gradient:
         return loss_M, correct_M, sampled_M, None
+    is_ignored_M = targets_M == IGNORE_INDEX
     gradient_MV = full_MV.softmax(-1)
-    gradient_MV[torch.arange(len(targets_M), device=targets_M.device), targets_M] -= 1
+    gradient_MV[torch.arange(len(targets_M), device=targets_M.device), targets_M.where(~is_ignored_M, 0)] -= 1
+    gradient_MV = gradient_MV.masked_fill(is_ignored_M[:, None], 0.0)
     logits_MV.copy_(gradient_MV)
     return loss_M, correct_M, sampled_M, gradient_MV.sum(0)
 

@@ -40,7 +40,8 @@ def _row_kernel(
     prediction = tl.min(tl.where(largest == best, index, V), 0)  # the first of equal ones
     target = tl.load(TARGETS + m)
     log_sum = tl.log(total_mass) + best
-    tl.store(LOSS + m, log_sum - tl.load(row + target).to(tl.float32))
+    loss = log_sum - tl.load(row + tl.maximum(target, 0)).to(tl.float32)
+    tl.store(LOSS + m, tl.where(target < 0, 0.0, loss))  # a negative target is ignored
     tl.store(LOG_SUM + m, log_sum)
     tl.store(CORRECT + m, (prediction == target).to(tl.int64))
     # The sample is where the cumulative sum, lane after lane, passes the noise: only one lane is read again.
@@ -67,9 +68,11 @@ def _gradient_kernel(LOGITS, TARGETS, LOG_SUM, DBIAS, M, V, PADDED, COLUMNS: tl.
     total = tl.zeros((COLUMNS,), tl.float32)
     for m in range(group * M // groups, (group + 1) * M // groups):
         at = LOGITS + (tl.full((), 0, tl.int64) + m) * PADDED + v
+        target = tl.load(TARGETS + m)
         logit = tl.load(at, mask=v < V, other=-float("inf")).to(tl.float32)
         gradient = tl.exp(logit - tl.load(LOG_SUM + m))
-        gradient = tl.where(v == tl.load(TARGETS + m), gradient - 1, gradient)
+        gradient = tl.where(v == target, gradient - 1, gradient)
+        gradient = tl.where(target < 0, 0.0, gradient)
         tl.store(at, gradient.to(LOGITS.dtype.element_ty), mask=v < PADDED)
         total += gradient
     tl.store(DBIAS + group * PADDED + v, total, mask=v < PADDED)
