@@ -27,6 +27,7 @@ ROWS = {
         *("xlm_e, batch", "xlm_e, packed bitext, batch 4", "xlm_e, gradient checkpointing, batch 4"),
         *("xlm_e, text and bitext, batch 4", "waiting for the loader, batch"),
     ],
+    "short-steps": ["xlm_e, batch 4", "xlm_e, batch 8", "rosetta, batch 4"],
     "recipes": ["infoxlm (MLM, TLM, XLCo), batch 4", "veco (CA-MLM, TLM), batch 4", "xlm_r (MLM), batch 4"],
     "attention": [
         *["gated attention 4x2x64x32, forward and backward"] * 2,
@@ -72,7 +73,7 @@ def test_benchmark_yields_its_rows(name: str) -> None:
 
 
 def test_every_benchmark_is_tested() -> None:
-    assert [*BENCHES] == ["step", "recipes", "attention", "head", "data", "encode", "evaluate", "growth"]
+    assert [*BENCHES] == ["step", "short-steps", "recipes", "attention", "head", "data", "encode", "evaluate", "growth"]
     assert {*BENCHES} == {*ROWS, "data"}
 
 
@@ -222,9 +223,9 @@ def test_random_shards_match_their_manifest() -> None:
 
 
 def test_step_of_text_has_no_padding(at: BenchSetup) -> None:
-    from crossling.bench.train_timing import _TrainingLoop
+    from crossling.bench.train_timing import TrainingLoop
 
-    [(_, batch)] = _TrainingLoop(scale_recipe(recipes.xlm_e().replace(trtd=None), at, 2), at).batches[0].micro_batches
+    [(_, batch)] = TrainingLoop(scale_recipe(recipes.xlm_e().replace(trtd=None), at, 2), at).batches[0].micro_batches
     assert batch["ids"].shape == (2, 32)
     assert (batch["ids_segments"] > 0).all()
 
@@ -257,9 +258,9 @@ def test_mfu_is_relative_to_the_matrix_product(at: BenchSetup) -> None:
 
 
 def test_path_shows_whether_the_network_is_compiled(at: BenchSetup) -> None:
-    from crossling.bench.train_timing import _TrainingLoop
+    from crossling.bench.train_timing import TrainingLoop
 
-    training = _TrainingLoop(scale_recipe(recipes.xlm_r(), at, 2), at)
+    training = TrainingLoop(scale_recipe(recipes.xlm_r(), at, 2), at)
     assert not training.compiled
     assert measure_speed(scale_recipe(recipes.xlm_r(), at, 2), at).path == "plain torch"
     training.train_step.network.net.encoder.blocks[0].compile()

@@ -25,7 +25,9 @@ from crossling.bench.workload import BenchRow
 from crossling.core.errors import BadInput
 from tests.html_pages import chart_lines
 
-ROW = BenchRow("xlm_e, batch 64", 412345.6789, 218000.0, "tokens/s", "GPU", "a peer", "step", "fused", 0.47, 19.5, 32.0)
+ROW = BenchRow(
+    "xlm_e, batch 64", 412345.6789, 218000.0, "tokens/s", "GPU", "a peer", "step", "fused", 0.47, 0.1, 19.5, 32.0
+)
 
 
 def growth_row(what: str, value: int, tokens: float, peak: float | None) -> dict[str, Any]:
@@ -59,8 +61,10 @@ def test_tables_have_the_columns_of_their_rows() -> None:
     facts = {"date": "2026-01-01", "device": "GPU", "versions": {"torch": "2"}, "command": "crossling bench"}
     text = results_markdown([{**facts, "rows": [ROW.dump(), alone.dump()]}])
     assert "2026-01-01, GPU; torch 2. `crossling bench`" in text
-    assert "| step | ours | peer | ratio | MFU | peak GiB | peer's | path |" in text
-    assert "| xlm_e, batch 64 (tokens/s) | 412,346 | 218,000 (a peer) | 1.89 | 0.47 | 19.5 | 32 | fused |" in text
+    assert "| step | ours | peer | ratio | MFU | host | peak GiB | peer's | path |" in text
+    assert (
+        "| xlm_e, batch 64 (tokens/s) | 412,346 | 218,000 (a peer) | 1.89 | 0.47 | 0.10 | 19.5 | 32 | fused |" in text
+    )
     assert "| encode | ours | peer |\n| --- | --- | --- |\n| embedding (sentences/s) | 1,234 | (not here) |" in text
 
 

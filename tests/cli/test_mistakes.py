@@ -46,7 +46,7 @@ def folders(
         (["demo", "-o", "run"], "is no output of crossling demo"),
         # Settings and options.
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--steps", "100"], "Settings are given as --set steps=100."),
-        (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--learning-rate", "1"], "--set learning_rate=1"),
+        (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--learning-rate", "1"], "--set lr=1"),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--precision", "fp16"], "GPUs train in bfloat16"),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", "steps", "5"], "5: unexpected. Settings have the form"),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", "lr=1,steps=3"], "Give each setting on its own."),

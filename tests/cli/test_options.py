@@ -22,7 +22,7 @@ OPTIONS = {
     "tokenize": {"priority"},  # of Corpora
     "finetune": {"set"},  # the keywords themselves
     "audit": {"ends", "out"},  # of the printed table
-    "bench": {"out"},  # the rows as a file
+    "bench": {"out", "profile"},  # the rows as a file; another table
 }
 KEYWORDS = {
     "synth": {"alignment_sentences", "examples", "noise", "test_sentences"},

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from itertools import product
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import torch
@@ -67,7 +68,8 @@ def results_markdown(results: Sequence[Mapping[str, Any]]) -> str:
     parts = []
     for each in results:
         versions = ", ".join(f"{name} {version}" for name, version in each["versions"].items())
-        parts.append(f"{each['date']}, {each['device']}; {versions}. `{each['command']}`")
+        facts = f"{each['date']}, {each['device']}; {versions}. `{each['command']}`"
+        parts.append(fill(facts, 120, break_on_hyphens=False))
         for bench in dict.fromkeys(row.get("bench", "") for row in each["rows"]):
             parts.append(_table(bench, [row for row in each["rows"] if row.get("bench", "") == bench]))
     return "\n\n".join(parts) + "\n"
@@ -96,6 +98,7 @@ def _table(bench: str, rows: Sequence[Mapping[str, Any]]) -> str:
         "peer": [_peer(row) for row in rows],
         "ratio": [f"{row['ratio']:.2f}" if row.get("ratio") else "" for row in rows],
         "MFU": [f"{row['mfu']:.2f}" if row.get("mfu") else "" for row in rows],
+        "host": [f"{row['host']:.2f}" if row.get("host") else "" for row in rows],
         "peak GiB": [figure(row.get("peak_gib")) for row in rows],
         "peer's": [figure(row.get("peer_peak_gib")) for row in rows],
         "path": [row.get("path", "") for row in rows],

@@ -18,6 +18,7 @@ from crossling.recipes.recipe import Recipe
 
 LOADER_STEPS = 30
 GROWTH_TIMES = 6  # runs of each measurement of growth
+SHORT_STEPS = {"small": (64, 256), "base": (16, 64)}  # batch sizes on a GPU
 SHIPPED, MASKED, XLM_R = 16, 64, 32  # batch sizes of the peers: larger ones do not fit or are not faster
 
 
@@ -26,7 +27,7 @@ def step_rows(at: BenchSetup) -> Iterator[BenchRow]:
     ours: dict[int, Measurement] = {}
     masked = _measure_electra(at, MASKED, everywhere=False)
     for batch in at.batches:
-        speed = _measure(f"xlm_e, batch {batch}", _text_recipe(), at, batch)
+        speed = _measure(f"xlm_e, batch {batch}", text_recipe(), at, batch)
         if speed:
             ours[batch] = speed
             peer_name = _peer_name("ELECTRA pair, head at masked", MASKED, at)
@@ -36,7 +37,7 @@ def step_rows(at: BenchSetup) -> Iterator[BenchRow]:
     if best in ours:
         shipped = _measure_electra(at, SHIPPED, everywhere=True)
         yield compare(name, ours[best], shipped, _peer_name("ELECTRA pair as shipped", SHIPPED, at))
-    free = _measure("xlm_e without bias", remove_bias(_text_recipe()), at, best)
+    free = _measure("xlm_e without bias", remove_bias(text_recipe()), at, best)
     if best in ours and free:
         yield compare(f"xlm_e, batch {best}, with gated bias", ours[best], free, "ours without position bias")
     yield from _variant_rows(at, ours.get(at.batches[0]))
@@ -61,12 +62,31 @@ def recipe_rows(at: BenchSetup) -> Iterator[BenchRow]:
             yield compare(f"xlm_r (MLM), batch {batch}", speed, peer, name)
 
 
+def short_step_rows(at: BenchSetup) -> Iterator[BenchRow]:
+    """Measure short steps, in which the host may take longer than the device: small models and small batches."""
+    for size, batches in SHORT_STEPS.items() if at.on_gpu else [("", at.batches)]:
+        own = replace(BenchSetup.of(size), failed=at.failed) if at.on_gpu else at
+        for batch in batches:
+            name = f"xlm_e {size}, batch {batch}".replace(" ,", ",")
+            speed = _measure(name, text_recipe(), own, batch)
+            peer = own.try_measure("the ELECTRA pair", peers.electra, own, batch, everywhere=False)
+            if speed:
+                yield compare(name, speed, peer, "Hugging Face ELECTRA pair, head at masked")
+            if speed and at.on_gpu:
+                plain = _measure("the same without CUDA graphs", text_recipe().replace(cuda_graphs=False), own, batch)
+                yield compare(name, speed, plain, "ours without CUDA graphs")
+        name = f"rosetta {size}, batch {batches[0]}".replace(" ,", ",")
+        speed = _measure(name, recipes.rosetta(size or "small"), own, batches[0])
+        if speed:
+            yield compare(name, speed)
+
+
 def _variant_rows(at: BenchSetup, own: Measurement | None) -> Iterator[BenchRow]:
     """Measure packed bitext and gradient checkpointing at the first batch size."""
     batch = at.batches[0]
     for name, recipe in {
         "packed bitext": recipes.xlm_e().replace(mrtd=None),
-        "gradient checkpointing": _text_recipe().replace(gradient_checkpointing=True),
+        "gradient checkpointing": text_recipe().replace(gradient_checkpointing=True),
         "text and bitext": recipes.xlm_e(),
     }.items():
         speed = _measure(f"xlm_e, {name}", recipe, at, batch)
@@ -76,7 +96,7 @@ def _variant_rows(at: BenchSetup, own: Measurement | None) -> Iterator[BenchRow]
 
 def _loader_rows(at: BenchSetup, batch: int) -> Iterator[BenchRow]:
     steps = LOADER_STEPS if at.on_gpu else at.times
-    recipe = scale_recipe(_text_recipe(), at, batch)
+    recipe = scale_recipe(text_recipe(), at, batch)
     percent = at.try_measure("waiting for the loader", loader_wait, recipe, at, steps)
     if percent is not None:
         yield BenchRow(f"waiting for the loader, batch {batch}", percent, None, "% of the step")
@@ -86,7 +106,7 @@ def remove_bias(recipe: Recipe) -> Recipe:
     return recipe.replace(model=replace(recipe.model, relative=False, gate=False))
 
 
-def _text_recipe() -> Recipe:
+def text_recipe() -> Recipe:
     """Return XLM-E on text only, as the peers."""
     return recipes.xlm_e().replace(trtd=None)
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -112,7 +114,7 @@ def scale_recipe(recipe: Recipe, at: BenchSetup, batch: int) -> Recipe:
 
 def measure_speed(recipe: Recipe, at: BenchSetup) -> Measurement:
     """Measure training steps of a recipe on batches in memory."""
-    training = _TrainingLoop(recipe, at)
+    training = TrainingLoop(recipe, at)
     works = [training.batches[number].pin_memory() if at.on_gpu else training.batches[number] for number in (0, 1)]
     if not training.batches.alternate:
         works = works[:1]
@@ -122,15 +124,29 @@ def measure_speed(recipe: Recipe, at: BenchSetup) -> Measurement:
             training.step(work)
 
     timing = at.time(steps)
+    host = _host_seconds(steps, at) / timing.seconds if at.on_gpu else None
     tokens = sum(work.tokens for work in works) / timing.seconds
     mfu = tokens * step_flops(recipe, training.shards) / at.matmul
     path = f"{at.path}, compiled" if training.compiled else at.path
-    return Measurement(tokens, "tokens/s", timing.peak_gib, mfu, path=path)
+    if training.train_step.graphs is not None:
+        path += ", CUDA graphs" if training.train_step.graphs.enabled else ", graphs failed"
+    return Measurement(tokens, "tokens/s", timing.peak_gib, mfu, path=path, host=host)
+
+
+def _host_seconds(steps: Callable[[], None], at: BenchSetup) -> float:
+    """Return the median time until the host has launched the steps, while the device has nothing else to do."""
+    seconds = []
+    for _ in range(at.times):
+        torch.cuda.synchronize(at.device)
+        start = time.perf_counter()
+        steps()
+        seconds.append(time.perf_counter() - start)
+    return median(seconds)
 
 
 def loader_wait(recipe: Recipe, at: BenchSetup, steps: int) -> float:
     """Return the percentage of step time spent waiting for the loader."""
-    training = _TrainingLoop(recipe, at)
+    training = TrainingLoop(recipe, at)
     workers = max(1, min(12, (os.cpu_count() or 1) - 2)) if at.on_gpu else 0  # as in pretrain
     loader = DataLoader(
         training.batches,
@@ -162,13 +178,14 @@ def step_flops(recipe: Recipe, shards: RandomShards) -> float:
     return flops_per_token(recipe, build_meta_network(recipe, shards.vocabulary_size), loads)["full"]
 
 
-class _TrainingLoop:
+class TrainingLoop:
     """The network of a recipe, its batches and its training step."""
 
     def __init__(self, recipe: Recipe, at: BenchSetup) -> None:
         recipe.check()
         self.shards = RandomShards.of(at.vocabulary, at.length)
-        self.batches = make_batches(recipe, self.shards)
+        uses_graphs = recipe.uses_cuda_graphs and at.on_gpu
+        self.batches = make_batches(recipe, self.shards, has_bucketed_shapes=uses_graphs)
         with torch.device(at.device):  # initialization is much faster there
             net = build_network(recipe, self.shards.vocabulary_size)
         if recipe.gradient_checkpointing:
@@ -178,7 +195,11 @@ class _TrainingLoop:
         )
         network = ParallelNetwork(net, at.device)
         self.train_step = TrainStep(
-            network, objectives=recipe.objectives, optimizer=recipe.optimizer, schedule=schedule
+            network,
+            objectives=recipe.objectives,
+            optimizer=recipe.optimizer,
+            schedule=schedule,
+            cuda_graphs=uses_graphs,
         )
 
     @property

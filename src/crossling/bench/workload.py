@@ -43,6 +43,7 @@ class Measurement:
     peak_gib: float | None
     mfu: float | None = None
     path: str | None = None  # code path of ours
+    host: float | None = None  # time until the host has launched the work, relative to the time of the work
 
 
 def time_work(
@@ -53,7 +54,9 @@ def time_work(
     On a GPU, events on the device time each run, and the host runs ahead as in training. Work that is too short for
     this is captured `as_graph` and replayed.
     """
-    for _ in range(warmup):
+    for number in range(warmup):
+        if device.type == "cuda" and number == 1:  # the second run may capture a graph; replays allocate nothing
+            torch.cuda.reset_peak_memory_stats(device)
         work()
     if device.type != "cuda":
         seconds = []
@@ -63,7 +66,6 @@ def time_work(
             seconds.append(time.perf_counter() - start)
         return Timing(median(seconds), None)
     torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
     if as_graph:  # a graph has its own memory pool: measure the memory of a plain run
         work()
         peak = torch.cuda.max_memory_allocated(device)
@@ -118,6 +120,7 @@ class BenchRow:
     bench: str = ""  # name of the benchmark, added by `bench`
     path: str | None = None  # code path of ours: fused kernels, compiled or plain
     mfu: float | None = None  # relative to one large matrix product in the same run
+    host: float | None = None  # time of the host in a step, relative to the step; near 1: the device waits for it
     peak_gib: float | None = None  # device memory
     peer_peak_gib: float | None = None
 
@@ -143,6 +146,7 @@ def compare(name: str, ours: Measurement, peer: Measurement | None = None, peer_
         peer_name=peer_name,
         path=ours.path,
         mfu=ours.mfu,
+        host=ours.host,
         peak_gib=ours.peak_gib,
         peer_peak_gib=peer.peak_gib if peer else None,
     )

@@ -104,6 +104,7 @@ def _usage_hint(command: TyperCommand, error: Exception, given: list[str]) -> st
         setting = option.lstrip("-").replace("-", "_")
         value = next((after for word, after in pairwise(given) if word == option), "VALUE")
         if setting in SETTING_NAMES:
+            setting = "lr" if setting == "learning_rate" else setting
             return f"{option} is no option. Settings are given as --set {setting}={value}."
         if setting in PRECISION_NAMES:
             return f"{option} is no option. {_PRECISION} Omit it."

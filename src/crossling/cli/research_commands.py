@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,9 @@ from rich.table import Table
 
 import crossling as xl
 from crossling.cli.closing import finish, this_command, unused
-from crossling.cli.options import Json, Out, OutFile, Seed, argument, option
+from crossling.cli.options import Json, Out, OutFile, Seed, argument, flag, option
 from crossling.cli.score_tables import print_means
+from crossling.core.errors import BadInput
 from crossling.core.progress import format_duration, print_status
 
 if TYPE_CHECKING:
@@ -164,12 +166,17 @@ def _print_groups(title: str, groups: Sequence[RankedCorpus]) -> None:
 def bench(
     names: Annotated[
         list[str] | None,
-        argument("[NAME]...", "step, recipes, attention, head, data, encode, evaluate or growth. [default: all]"),
+        argument(
+            "[NAME]...", "step, short-steps, recipes, attention, head, data, encode, evaluate or growth. [default: all]"
+        ),
     ] = None,
     corpora: Annotated[Path | None, option("FOLDER", "Text for `data`. [default: synthetic languages]")] = None,
     size: Annotated[
         str | None, option("SIZE", "tiny, small, base, large or xl. [default: base; CPU: tiny]", "--size")
     ] = None,
+    profile: Annotated[
+        bool, flag("--profile", "Print the time of an XLM-E step by kind of operation instead.")
+    ] = False,
     out: OutFile = None,
     json_: Json = False,
 ) -> None:
@@ -179,9 +186,14 @@ def bench(
     """
     from crossling.bench.bench_results import BenchResults, figure
 
+    if profile:
+        if names or corpora or out:
+            raise BadInput("--profile: measures an XLM-E step alone. Omit the names of benchmarks, --corpora and -o.")
+        _print_profiles(size, json_)
+        return
     rows = xl.bench(names or (), corpora, size)
     results = BenchResults(out, " ".join(["crossling", *sys.argv[1:]]), xl.__version__) if out else None
-    table = Table("bench", "ours", "peer", "ratio", "unit", "MFU", "GiB", "beside")
+    table = Table("bench", "ours", "peer", "ratio", "unit", "MFU", "host", "GiB", "beside")
     try:
         for row in rows:
             if results is not None:
@@ -191,11 +203,31 @@ def bench(
             else:
                 beside = f", {row.ratio:.3g}x {row.peer_name}" if row.ratio else ""
                 print_status(f"{row.name}: {figure(row.ours)} {row.unit}{beside}")
-            ratio, mfu = (
-                f"{value:.3g}{suffix}" if value else "" for value, suffix in ((row.ratio, "x"), (row.mfu, ""))
-            )
+            ratio = f"{row.ratio:.3g}x" if row.ratio else ""
+            mfu, host = (f"{value:.3g}" if value else "" for value in (row.mfu, row.host))
             ours, peer, memory = (figure(value) for value in (row.ours, row.peer, row.peak_gib))
-            table.add_row(row.name, ours, peer, ratio, row.unit, mfu, memory, row.peer_name)
+            table.add_row(row.name, ours, peer, ratio, row.unit, mfu, host, memory, row.peer_name)
     finally:  # results before a failure are still printed
         if not json_ and table.rows:
             Console().print(table)
+
+
+def _print_profiles(size: str | None, json_: bool) -> None:
+    """Print one table for each batch size."""
+    from crossling.bench.bench_step import text_recipe
+    from crossling.bench.step_profile import profile_step
+    from crossling.bench.workload import BenchSetup
+
+    at = BenchSetup.of(size)
+    for batch in at.batches:
+        found = profile_step(text_recipe(), at, batch)
+        if json_:
+            print(json.dumps({"batch": batch, **asdict(found)}), flush=True)
+            continue
+        title = f"xlm_e on text, batch {batch}: {found.seconds * 1e3:.1f} ms, of which the host needs"
+        title += f" {found.host_seconds * 1e3:.1f} ms; {found.tokens / found.seconds:,.0f} tokens/s"
+        table = Table("part", "ms", "% of the step", "launches", "speed without it", title=title, title_justify="left")
+        for part in found.parts:
+            figures = (f"{part.seconds * 1e3:.2f}", f"{100 * part.fraction:.1f}", f"{part.operations:.0f}")
+            table.add_row(part.name, *figures, f"{part.speedup:.2f}x")
+        Console().print(table)
