@@ -63,7 +63,9 @@ def serve(address: str) -> None:
     import crossling.lab.lab
     import crossling.pretraining  # noqa: F401
     from crossling import cli
+    from crossling.evaluate import probes
 
+    probes.TOKENS = 128  # of the loss of each language, so that pages run in a short time
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(address)
     listening.listen()
