@@ -50,7 +50,7 @@ class CudaGraphs:
         if key in self.graphs:
             return self.graphs[key].replay(inputs)
         self._seen.add(key)
-        self._make_room()
+        self._release_memory()
         return function({name: value.to(self.device, non_blocking=True) for name, value in inputs.items()})
 
     def _capture(self, key: Hashable, function: Callable[[Tensors], Tensors], inputs: Tensors) -> None:
@@ -73,7 +73,7 @@ class CudaGraphs:
         generator.graphsafe_set_state(torch.Generator(generator.device).graphsafe_get_state())
         torch.manual_seed(torch.initial_seed())
 
-    def _make_room(self) -> None:
+    def _release_memory(self) -> None:
         """Remove the graphs if a plain call may not find enough memory beside them. They are captured again."""
         if not self.graphs:
             return
