@@ -10,7 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-# One thread a process: the tests run in one process more than there are cores, because some wait for other processes.
+# One thread a process: the tests run in as many processes as there are cores.
 test: export OMP_NUM_THREADS = 1
 
 .PHONY: demo test check soak docs venv
@@ -19,7 +19,7 @@ demo: venv
 	$(BIN)/crossling demo -o demo
 
 test: venv
-	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)') -m "not soak"
+	$(BIN)/pytest -n auto -m "not soak"
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -128,7 +128,9 @@ def test_retrieval_and_word_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_card_has_the_commands_and_scores() -> None:
     stored = json.loads((REAL / "export.json").read_text(encoding="utf-8"))
     recipe = get_recipe("rosetta", "small").set(stored["differences"])
-    assert json.loads(json.dumps(recipe.dump())) == stored["recipe"]
+    settings = json.loads(json.dumps(recipe.dump()))
+    settings.pop("cuda_graphs")  # newer than the model, and of no effect on it
+    assert settings == stored["recipe"]
     provenance, card = (
         json.loads((REAL / "provenance.json").read_text(encoding="utf-8")),
         (REAL / "README.md").read_text("utf-8"),
