@@ -32,7 +32,6 @@ class Reader(DataObjective):
     has_in_batch_negatives: bool = False  # type: ignore[assignment]
     pairs: bool = False  # example i and example i + N / 2 are one unit
     inputs: tuple[str, ...] = ("ids",)
-    paired: bool = False
     example_order: str = "read"  # type: ignore[assignment]
     expected: list[float] = field(default_factory=list, compare=False)
     groups: list[np.ndarray] = field(default_factory=list, compare=False)
@@ -59,7 +58,7 @@ class Reader(DataObjective):
             inputs = {"ids": flat("ids", examples.ids), "other": flat("other", examples.translation_ids)}
         rows = np.full(number, -1) if examples.row_N is None else examples.row_N
         per_example = {"row": rows, "noise": noise.per_example("test"), "mask": np.full(number, mask)}
-        return CorruptedExamples(inputs, per_example, self.paired)
+        return CorruptedExamples(inputs, per_example)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         segments = batch["ids_segments"]

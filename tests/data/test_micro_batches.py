@@ -215,17 +215,16 @@ def test_turning_off_an_objective_changes_no_other_data(shards: Shards) -> None:
         assert all(torch.equal(found[field], expected[field]) for field in expected), name
 
 
-@pytest.mark.parametrize("one_batch", [True, False])
-def test_paired_inputs_have_the_same_examples_in_the_same_row(one_batch: bool) -> None:
+def test_both_sides_of_a_pair_are_in_one_row() -> None:
     lengths = [*range(2, 31)]
     shards = shards_of(bitexts=[bitext(0, "en-sw", lengths, lengths[::-1])])
-    work = batches_of(shards, Reader("pairs", 61, 29, one_batch, inputs=("ids", "other"), paired=True), micro=700)[0]
-    assert len(work.micro_batches) == (1 if one_batch else 2)
+    task = CATLM(tokens=29 * 33, length=64)
+    work = Batches(shards, {"ca_tlm": task}, Sampling(), seed=0, micro_tokens=700)[0]
+    assert len(work.micro_batches) == 2
     for _, batch in work.micro_batches:
-        assert batch["ids"].shape == batch["other"].shape
-        for one, other in zip(batch["ids_segments"], batch["other_segments"], strict=True):
-            assert {*one.tolist()} - {0} == {*other.tolist()} - {0}
-    assert len(work.micro_batches[0][1]["ids"]) < len(work.micro_batches[0][1]["row"])  # several in a row
+        rows = [{*row.tolist()} - {0} for row in batch["ids_segments"]]
+        assert all(row == {each + side for each in row if each % 2 for side in (0, 1)} for row in rows)
+        assert max(map(len, rows)) > 2  # several pairs
 
 
 def test_batches_of_one_objective_are_those_of_the_step(shards: Shards) -> None:

@@ -54,21 +54,18 @@ def test_little_padding(pairs: int, most: float) -> None:
     assert 1 - sum(lengths) / (512 * len(best_fit_rows(lengths, 512))) < most
 
 
-@given(st.lists(st.tuples(st.integers(1, 16), st.integers(1, 16)), min_size=1, max_size=40))
-def test_rows_can_be_given(lengths: list[tuple[int, int]]) -> None:
-    """Two inputs of the same examples: packed by the longer of each, row k contains the same examples in both."""
-    rows = best_fit_rows([max(both) for both in lengths], 16)
-    for side in (0, 1):
-        sizes = np.array([both[side] for both in lengths])
-        ids = np.arange(sizes.sum()) + 10
-        sequences = Sequences(sizes, {"ids": ids})
-        batch = pack(sequences, 16, "ids", rows)
-        assert batch["ids"].shape == (len(rows), 16)
-        for row, held in zip(batch["ids_segments"].tolist(), rows, strict=True):
-            assert {*row} - {0} == {index + 1 for index in held}
-        for number, start in enumerate(batch["ids_starts"].tolist()):
-            place = slice(start, start + int(sizes[number]))
-            assert batch["ids"].flatten()[place].tolist() == ids[sequences.sequence_ids == number].tolist()
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=40))
+def test_sequences_of_one_example_are_in_one_row(lengths: list[tuple[int, int]]) -> None:
+    sizes = np.array(lengths).ravel()
+    sequences = Sequences(sizes, {"ids": np.arange(sizes.sum()) + 10})
+    batch = pack(sequences, 16, "ids", per_example=2)
+    assert len(batch["ids"]) == len(best_fit_rows([sum(both) for both in lengths], 16))
+    for row in batch["ids_segments"].tolist():
+        numbers = {*row} - {0}
+        assert numbers == {each + side for each in numbers if each % 2 for side in (0, 1)}
+    for number, start in enumerate(batch["ids_starts"].tolist()):
+        found = batch["ids"].flatten()[start : start + int(sizes[number])]
+        assert found.tolist() == sequences.tokens["ids"][sequences.sequence_ids == number].tolist()
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))

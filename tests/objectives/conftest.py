@@ -14,7 +14,7 @@ from torch import Tensor
 
 from crossling.data.batches import CorruptedExamples, TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom
-from crossling.data.packing import Batch, Sequences, best_fit_rows, pack
+from crossling.data.packing import Batch, Sequences, pack
 from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import Network, PretrainingObjective, XLCo
@@ -82,27 +82,28 @@ def text_batch(objective: PretrainingObjective, blocks: int = 5) -> Batch:
 
 def packed(corrupted: CorruptedExamples, has_bucketed_shapes: bool = False) -> Batch:
     batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
-    longest = [max(each) for each in zip(*(s.lengths_N.tolist() for s in corrupted.inputs.values()), strict=True)]
-    rows = best_fit_rows(longest, WIDTH) if corrupted.has_paired_rows else None
+    per_example = corrupted.sequences_per_example
     for name, sequences in corrupted.inputs.items():
-        batch |= pack(sequences, WIDTH, name, rows, has_bucketed_shapes=has_bucketed_shapes)
+        batch |= pack(sequences, WIDTH, name, per_example=per_example, has_bucketed_shapes=has_bucketed_shapes)
     return batch
 
 
 def split(corrupted: CorruptedExamples, *cuts: int) -> list[Batch]:
     """The micro-batches of a step that is cut before these examples."""
-    number = len(next(iter(corrupted.inputs.values())).lengths_N)
+    number = len(next(iter(corrupted.inputs.values())).lengths_N) // corrupted.sequences_per_example
     return [packed(between(corrupted, start, stop)) for start, stop in pairwise([0, *cuts, number])]
 
 
 def between(corrupted: CorruptedExamples, start: int, stop: int) -> CorruptedExamples:
     """Some of the examples of a step."""
-    inputs = {}
+    inputs, sides = {}, corrupted.sequences_per_example
     for name, whole in corrupted.inputs.items():
-        first, last = int(whole.lengths_N[:start].sum()), int(whole.lengths_N[:stop].sum())
-        inputs[name] = Sequences(whole.lengths_N[start:stop], {k: v[first:last] for k, v in whole.tokens.items()})
+        lengths = whole.lengths_N[sides * start : sides * stop]
+        first = int(whole.lengths_N[: sides * start].sum())
+        last = first + int(lengths.sum())
+        inputs[name] = Sequences(lengths, {k: v[first:last] for k, v in whole.tokens.items()})
     return CorruptedExamples(
-        inputs, {name: values[start:stop] for name, values in corrupted.per_example.items()}, corrupted.has_paired_rows
+        inputs, {name: values[start:stop] for name, values in corrupted.per_example.items()}, sides
     )
 
 

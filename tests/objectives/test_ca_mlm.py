@@ -23,6 +23,7 @@ from . import slow
 from .conftest import (
     MASK,
     VOCABULARY,
+    WIDTH,
     corrupted,
     network,
     packed,
@@ -43,6 +44,12 @@ TERMS = ("x", "y", "x_cross", "y_cross")
 DIFFERENT = (1.0, 2.0, -3.0, 5.0)  # so that no term can stand for another
 
 
+def pairs_in(batch: Batch) -> list[tuple[Batch, Batch]]:
+    """Both sides of each pair of a batch."""
+    sequences = unpacked(batch)
+    return list(zip(sequences[::2], sequences[1::2], strict=True))
+
+
 def slow_terms(net: Network, batch: Batch, stop_gradient: bool) -> list[Tensor]:
     """- log P(x | x^), - log P(y | y^), - log P(x | y^, x^), - log P(y | x^, y^), one pair at a time."""
     terms = [torch.zeros((), dtype=torch.double) for _ in TERMS]
@@ -50,13 +57,13 @@ def slow_terms(net: Network, batch: Batch, stop_gradient: bool) -> list[Tensor]:
     def missing(hidden: Tensor, sequence: Batch, side: str) -> Tensor:
         p = slow.language_model(net.parts["lm_head"], hidden, slow.table(net.encoder))
         chosen = [i for i in range(len(p)) if sequence[f"{side}_masked"][i]]
-        return sum((-torch.log(p[i, sequence[f"{side}_targets"][i]]) for i in chosen), torch.zeros(()))
+        return sum((-torch.log(p[i, sequence["targets"][i]]) for i in chosen), torch.zeros(()))
 
-    for x, y in zip(unpacked(batch, "x"), unpacked(batch, "y"), strict=True):
-        h_x, h_y = slow.states(net.encoder, x["x"])[-1], slow.states(net.encoder, y["y"])[-1]
+    for x, y in pairs_in(batch):
+        h_x, h_y = slow.states(net.encoder, x["ids"])[-1], slow.states(net.encoder, y["ids"])[-1]
         constant_x, constant_y = (h_x.detach(), h_y.detach()) if stop_gradient else (h_x, h_y)
-        s_x = slow.states(net.encoder, x["x"], paired_TD=constant_y)[-1]
-        s_y = slow.states(net.encoder, y["y"], paired_TD=constant_x)[-1]
+        s_x = slow.states(net.encoder, x["ids"], paired_TD=constant_y)[-1]
+        s_y = slow.states(net.encoder, y["ids"], paired_TD=constant_x)[-1]
         for k, (hidden, sequence, side) in enumerate([(h_x, x, "x"), (h_y, y, "y"), (s_x, x, "x"), (s_y, y, "y")]):
             terms[k] = terms[k] + missing(hidden, sequence, side)
     return terms
@@ -80,7 +87,7 @@ def test_the_four_terms_equal_the_equation_in_value_and_gradient(
     objective = replace(objective, stop_gradient=stop_gradient)
     net = network(objective, cross_attention=True, norm=norm)
     batch = make(objective)
-    assert batch["x"].shape[0] < len(unpacked(batch, "x"))  # packed: several pairs in a row
+    assert batch["ids"].shape[0] < len(pairs_in(batch))  # packed: several pairs in a row
     found, expected = fast_terms(objective, net, batch), slow_terms(net, batch, stop_gradient)
     for one, other in zip(found, expected, strict=True):
         assert_close(one.double(), other, rtol=1e-5, atol=1e-4)
@@ -140,7 +147,7 @@ def test_micro_batches_change_nothing(stop_gradient: bool) -> None:
 
 
 def read(batch: Batch, side: str) -> list[list[int]]:
-    return [sequence[f"{side}_targets"].tolist() for sequence in unpacked(batch, side)]
+    return [pair["xy".index(side)]["targets"].tolist() for pair in pairs_in(batch)]
 
 
 def test_translations_are_the_two_streams() -> None:
@@ -158,40 +165,53 @@ def test_two_segments_of_a_block_are_the_two_streams() -> None:
         assert [*x[1:], *y[1:]] == block.tolist()
 
 
-def test_row_k_of_both_streams_has_the_same_pairs() -> None:
+def test_both_sides_of_a_pair_are_in_one_row() -> None:
     batch = pair_batch(CATLM(), pairs=20)
-    assert batch["x"].shape == batch["y"].shape
-    assert len(batch["x"]) > 3
-    for x_segments, y_segments in zip(batch["x_segments"], batch["y_segments"], strict=True):
-        assert set(x_segments[x_segments > 0].tolist()) == set(y_segments[y_segments > 0].tolist())
+    rows = [{*row[row > 0].tolist()} for row in batch["ids_segments"]]
+    assert len(rows) > 3
+    for numbers in rows:
+        assert numbers == {each + side for each in numbers if each % 2 for side in (0, 1)}
+
+
+def test_full_blocks_fill_rows() -> None:
+    """The second <s> takes the position of the last token, or no two blocks would fill rows of their length."""
+    block = np.append(np.full(WIDTH - 2, 7), 2)
+    batch = packed(corrupted(CAMLM(length=WIDTH), TokenizedExamples([block] * 4)))
+    assert batch["ids"].shape == (4, WIDTH)
+    assert (batch["ids_segments"] > 0).all()
+    assert [[*x, *y] for x, y in zip(read(batch, "x"), read(batch, "y"), strict=True)] == [
+        [0, *[7] * (WIDTH // 2 - 1), 0, *[7] * (WIDTH // 2 - 1)]
+    ] * 4
 
 
 def test_the_two_streams_are_masked_independently() -> None:
     """Also where both are the same text: no position is masked in one because it is in the other."""
-    same = [np.append(np.full(20, 7), 2)] * 300
+    same = [np.append(np.full(14, 7), 2)] * 400
     batch = packed(corrupted(CATLM(rate=0.25), TokenizedExamples(same, same)))
-    x, y = batch["x_masked"], batch["y_masked"]
+    pairs = pairs_in(batch)
+    x, y = (torch.cat([pair[side][f"{name}_masked"] for pair in pairs]) for side, name in enumerate("xy"))
     assert x.shape == y.shape
-    assert int(x.sum()) / 6000 == pytest.approx(0.25, abs=0.01)
-    assert int(y.sum()) / 6000 == pytest.approx(0.25, abs=0.01)
-    assert int((x & y).sum()) / 6000 == pytest.approx(0.25**2, abs=0.015)
+    assert int(x.sum()) / 5600 == pytest.approx(0.25, abs=0.01)
+    assert int(y.sum()) / 5600 == pytest.approx(0.25, abs=0.01)
+    assert int((x & y).sum()) / 5600 == pytest.approx(0.25**2, abs=0.015)
 
 
 def test_chosen_tokens_are_masked_kept_or_random() -> None:
     batch = packed(corrupted(CATLM(rate=0.5, keep=0.3, random=0.2), pairs_of(200)))
     for side in "xy":
         chosen = batch[f"{side}_masked"]
-        shown, original = batch[side][chosen], batch[f"{side}_targets"][chosen]
+        shown, original = batch["ids"][chosen], batch["targets"][chosen]
         assert (shown == MASK).float().mean().item() == pytest.approx(0.5, abs=0.06)
         assert (shown == original).float().mean().item() == pytest.approx(0.3, abs=0.06)
-        assert torch.equal(batch[side][~chosen], batch[f"{side}_targets"][~chosen])
+    unchanged = ~(batch["x_masked"] | batch["y_masked"])
+    assert torch.equal(batch["ids"][unchanged], batch["targets"][unchanged])
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.booleans())
 def test_a_block_is_split_at_the_sentence_end_nearest_to_its_middle(lengths: list[int], ended: bool) -> None:
     block = [i for words in lengths for i in [*[7] * words, 2]]
     block = block if ended else block[:-1]  # a long sentence may continue in the next block
-    halves = split_blocks(TokenizedExamples([np.array(block)]))
+    halves = split_blocks(TokenizedExamples([np.array(block)]), len(block))
     [first], [second] = halves.ids, halves.translation_ids
     assert [*first, *second] == block
     ends = [i + 1 for i, token in enumerate(block[:-1]) if token == 2]
@@ -204,7 +224,7 @@ def test_a_block_is_split_at_the_sentence_end_nearest_to_its_middle(lengths: lis
 
 def test_a_block_is_not_split_at_its_end() -> None:
     """Both parts hold something, even if the last sentence end is the nearest to the middle."""
-    halves = split_blocks(TokenizedExamples([np.array([5, 6, 7, 8, 2]), np.array([5, 2, 6, 6, 6, 6, 6, 6, 2])]))
+    halves = split_blocks(TokenizedExamples([np.array([5, 6, 7, 8, 2]), np.array([5, 2, 6, 6, 6, 6, 6, 6, 2])]), 9)
     assert [part.tolist() for part in halves.ids] == [[5, 6], [5, 2]]
     assert [part.tolist() for part in halves.translation_ids] == [[7, 8, 2], [6, 6, 6, 6, 6, 6, 2]]
 

@@ -26,7 +26,7 @@ from crossling.core.errors import BadInput
 from crossling.data.example_groups import make_groups
 from crossling.data.example_sampler import ExampleSampler
 from crossling.data.keyed_random import MAX_EXAMPLES, MAX_LENGTH, KeyedRandom
-from crossling.data.packing import Batch, Sequences, best_fit_rows, pack
+from crossling.data.packing import Batch, Sequences, pack
 from crossling.data.shards import Shards
 from crossling.sampling import Sampling
 from crossling.vocabulary.vocabulary import BOS
@@ -77,7 +77,7 @@ class CorruptedExamples:
 
     inputs: dict[str, Sequences]  # by the name of the input
     per_example: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
-    has_paired_rows: bool = False  # row k of every input must contain the same examples
+    sequences_per_example: int = 1  # which are in one row
 
     @property
     def tokens(self) -> int:
@@ -323,12 +323,14 @@ class Batches(StepDataset):
         """Pack the inputs into rows of the objective's length."""
         width = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
-        rows = None
-        if corrupted.has_paired_rows:
-            longest_N = np.maximum.reduce([sequences.lengths_N for sequences in corrupted.inputs.values()])
-            rows = best_fit_rows(longest_N.tolist(), width)
         for name, sequences in corrupted.inputs.items():
-            batch |= pack(sequences, width, name, rows, has_bucketed_shapes=self.has_bucketed_shapes)
+            batch |= pack(
+                sequences,
+                width,
+                name,
+                per_example=corrupted.sequences_per_example,
+                has_bucketed_shapes=self.has_bucketed_shapes,
+            )
         return batch
 
     def _noise(self, name: str, step: int) -> KeyedRandom:

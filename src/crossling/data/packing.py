@@ -68,8 +68,8 @@ def pack(
     sequences: Sequences,
     width: int,
     name: str,
-    rows: list[list[int]] | None = None,
     *,
+    per_example: int = 1,
     has_bucketed_shapes: bool = False,
 ) -> Batch:
     """Pack every array of `sequences.tokens` into rows [R, W].
@@ -83,12 +83,13 @@ def pack(
         sequences: Sequences to pack.
         width: Tokens of a row.
         name: Prefix of the added arrays.
-        rows: Indices of the sequences of each row. [default: best fit]
+        per_example: Consecutive sequences of one example. They are in one row.
         has_bucketed_shapes: Pad R and M to `bucket_size`, so that batches have few shapes. Positions that pad
             MARKS_at are R x W, one past the end.
     """
     lengths = sequences.lengths_N.tolist()
-    rows = best_fit_rows(lengths, width) if rows is None else rows
+    examples = best_fit_rows(sequences.lengths_N.reshape(-1, per_example).sum(1).tolist(), width)
+    rows = [[per_example * example + part for example in row for part in range(per_example)] for row in examples]
     height = bucket_size(len(rows)) if has_bucketed_shapes else len(rows)
     starts_N = np.empty(len(lengths), dtype=np.int64)
     for number, row in enumerate(rows):

@@ -8,13 +8,13 @@ self-attention alone. S has cross-attention plugged into every layer, whose keys
 the other sequence, without gradient (Eq. 6 to 9). The query of cross-attention is the output of self-attention, as in
 the decoders that the authors released. Their Eq. 6 takes the output of the layer below.
 
-x and y are two adjacent segments of a document (CAMLM) or the two sides of a translation pair (CATLM).
+x and y are two adjacent segments of a document (CAMLM) or the two sides of a translation pair (CATLM). Both are in one
+row, as two packed sequences: x_k has the number 2k + 1 and y_k the number 2k + 2.
 """
-# N pairs, R rows of x and as many of y, B = 2R rows, L positions, D width, V vocabulary, M masked positions
+# N pairs, P tokens of all sequences, B rows, L positions, D width, V vocabulary, M masked positions
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -63,13 +63,11 @@ class CAMLM(MLM):
         return dict.fromkeys(self.terms, self.weight)
 
     def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
-        pairs = split_blocks(examples) if self.stream == "text" else examples
-        inputs = {}
-        for side, sequences in {"x": pairs.sequences(), "y": pairs.translation_sequences()}.items():
-            masked = self.mask(sequences, noise, mask, purpose=side)
-            names = {"ids": side, "targets": f"{side}_targets", "masked": f"{side}_masked"}
-            inputs[side] = Sequences(masked.lengths_N, {names[name]: array for name, array in masked.tokens.items()})
-        return CorruptedExamples(inputs, has_paired_rows=True)
+        # Each side begins with <s>.
+        pairs = split_blocks(examples, self.length - 2) if self.stream == "text" else examples
+        sides = {"x": pairs.sequences(), "y": pairs.translation_sequences()}
+        masked = [self.mask(sequences, noise, mask, purpose=side) for side, sequences in sides.items()]
+        return CorruptedExamples({"ids": _join_sides(*masked)}, sequences_per_example=2)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {
@@ -79,20 +77,20 @@ class CAMLM(MLM):
         }
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
-        ids_BL, segments_BL = (torch.cat([batch[f"x{suffix}"], batch[f"y{suffix}"]]) for suffix in ("", "_segments"))
+        ids_BL, segments_BL = batch["ids"], batch["ids_segments"]
         h_BLD = net.encoder(ids_BL, segments=segments_BL).last_hidden_state
         s_BLD = net.encoder(
             ids_BL,
             segments=segments_BL,
-            encoder_hidden_states=_swap_sides(h_BLD.detach() if self.stop_gradient else h_BLD),
+            encoder_hidden_states=h_BLD.detach() if self.stop_gradient else h_BLD,
             encoder_segments=_swap_sides(segments_BL),
         ).last_hidden_state
         table_VD = net.encoder.embeddings.tokens.weight
         sums: dict[str, Tensor] = {}
-        for term, (side, hidden_RLD) in zip(self.terms, _split_sides(h_BLD, s_BLD), strict=True):
+        for (term, side), hidden_BLD in zip(self.terms.items(), (h_BLD, h_BLD, s_BLD, s_BLD), strict=True):
             position_M = batch[f"{side}_masked_at"]
-            targets_M = gather_targets(batch[f"{side}_targets"], position_M)
-            prediction = net.parts["lm_head"].predict(gather_positions(hidden_RLD, position_M), table_VD, targets_M)
+            targets_M = gather_targets(batch["targets"], position_M)
+            prediction = net.parts["lm_head"].predict(gather_positions(hidden_BLD, position_M), table_VD, targets_M)
             sums |= prediction_sums(term, prediction, targets_M, len(table_VD))
         return sums
 
@@ -129,21 +127,29 @@ class CATLM(CAMLM):
     length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 128
 
 
-def split_blocks(blocks: TokenizedExamples) -> TokenizedExamples:
-    """Split each block in two, at the end of the sentence nearest to its middle."""
+def split_blocks(blocks: TokenizedExamples, tokens: int) -> TokenizedExamples:
+    """Split the first `tokens` of each block in two, at the end of the sentence nearest to the middle."""
     halves = []
-    for ids in blocks.ids:
+    for block in blocks.ids:
+        ids = block[:tokens]
         ends = np.flatnonzero(ids[:-1] == EOS) + 1
         middle = int(ends[np.abs(2 * ends - len(ids)).argmin()]) if len(ends) else len(ids) // 2
         halves.append((ids[:middle], ids[middle:]))
     return TokenizedExamples([first for first, _ in halves], [second for _, second in halves])
 
 
-def _swap_sides(rows: Tensor) -> Tensor:
-    """Swap the rows of x and those of y."""
-    return torch.cat(rows.chunk(2)[::-1])
+def _join_sides(x: Sequences, y: Sequences) -> Sequences:
+    """Return the sequences x_1, y_1, x_2, y_2, ... with one array of masked positions for each side."""
+    joined = Sequences(np.stack([x.lengths_N, y.lengths_N], axis=1).ravel(), {})
+    is_x_P = joined.sequence_ids % 2 == 0
+    tokens = {}
+    for name, values in x.tokens.items():
+        tokens[name] = np.empty(len(is_x_P), dtype=values.dtype)
+        tokens[name][is_x_P], tokens[name][~is_x_P] = values, y.tokens[name]
+    masked_P = tokens.pop("masked")
+    return Sequences(joined.lengths_N, {**tokens, "x_masked": masked_P & is_x_P, "y_masked": masked_P & ~is_x_P})
 
 
-def _split_sides(*streams_BLD: Tensor) -> Iterator[tuple[str, Tensor]]:
-    for stream_BLD in streams_BLD:
-        yield from zip(("x", "y"), stream_BLD.chunk(2), strict=True)
+def _swap_sides(segments_BL: Tensor) -> Tensor:
+    """Return for each token the number of the other side of its pair, and 0 for padding."""
+    return torch.where(segments_BL == 0, 0, ((segments_BL - 1) ^ 1) + 1)

@@ -289,10 +289,9 @@ def most_frequent_token_share(batches: Iterable[Batch]) -> float | None:
     """Return the frequency of the most frequent token among the targets. None if the batches have no targets."""
     targets = torch.zeros(0, dtype=torch.long)
     for batch in batches:
-        sides = [key.removesuffix("masked_at") for key in batch if key.endswith("masked_at")]
-        sampled = (gather_targets(batch[f"{side}targets"], batch[f"{side}masked_at"]) for side in sides)
-        targets = torch.cat([targets, *sampled])
+        positions = [values for key, values in batch.items() if key.endswith("masked_at")]
+        targets = torch.cat([targets, *(gather_targets(batch["targets"], position_M) for position_M in positions)])
         targets = targets[targets != IGNORE_INDEX]
-        if not sides or len(targets) >= FREQUENCY_SAMPLE:
+        if not positions or len(targets) >= FREQUENCY_SAMPLE:
             break
     return float(targets.bincount().max() / len(targets)) if len(targets) else None
