@@ -218,7 +218,7 @@ def test_turning_off_an_objective_changes_no_other_data(shards: Shards) -> None:
 def test_both_sides_of_a_pair_are_in_one_row() -> None:
     lengths = [*range(2, 31)]
     shards = shards_of(bitexts=[bitext(0, "en-sw", lengths, lengths[::-1])])
-    task = CATLM(tokens=29 * 33, length=64)
+    task = CATLM(tokens=29 * 33, length=96)
     work = Batches(shards, {"ca_tlm": task}, Sampling(), seed=0, micro_tokens=700)[0]
     assert len(work.micro_batches) == 2
     for _, batch in work.micro_batches:

@@ -189,8 +189,7 @@ def test_frequency_of_the_most_frequent_masked_token(monkeypatch: pytest.MonkeyP
     batch = {"ids": torch.zeros(2, 3), "targets": torch.tensor([[9, 9, 9], [7, 5, 7]])}
     batches = [batch | {"masked_at": torch.tensor(places)} for places in ([3, 4], [0, 4, 5], [0, 1, 2])]
     assert most_frequent_token_share(iter(batches)) == pytest.approx(2 / 5)  # 7 5 9 5 7; the last batch is not needed
-    two = {"x_targets": batch["targets"], "x_masked_at": torch.tensor([3, 5])}
-    two |= {"y_targets": batch["targets"], "y_masked_at": torch.tensor([0, 1, 2])}
+    two = batch | {"x_masked_at": torch.tensor([3, 5]), "y_masked_at": torch.tensor([0, 1, 2])}
     assert most_frequent_token_share([two]) == pytest.approx(3 / 5)
     assert most_frequent_token_share(iter([{"query": torch.zeros(1)}])) is None
 

@@ -133,6 +133,7 @@ def test_attention_to_a_paired_sequence_of_another_length() -> None:
     queries, keys = make_segments(2, 96, 3), make_segments(2, 72, 3)
     keys[:, :3] = torch.arange(1, 4, device=DEVICE)  # each sequence has a pair
     keys[:, : 72 - 5] = keys[:, : 72 - 5].sort(1).values
+    keys[1, : 72 - 5] = keys[1, : 72 - 5].flip(0)  # pairs are in any order
     inputs = [random_states(2, length, 1, 16) for length in (96, 72, 72)]
     upstream = random_states(2, 96, 1, 16)
     upstream[:, 96 - 5 :] = 0  # padding queries have no gradient
