@@ -27,8 +27,12 @@ from matplotlib.figure import Figure
 
 from crossling.bench.bench_results import growth_chart
 from crossling.core.files import atomic_file
+from crossling.core.hardware import ACCELERATORS
 from crossling.data.packing import best_fit_rows
 from crossling.model.position import relative_position_bucket
+from crossling.planning.estimate import RunEstimate, estimate_run, fit_to_memory
+from crossling.recipes import xlm_e
+from crossling.recipes.network import ObjectiveLoad, build_meta_network
 from crossling.sampling import best_response, m2m, temperature_sampling, xy_lent
 
 ROOT = Path(__file__).parent.parent
@@ -58,6 +62,9 @@ BUCKETS, MAX_DISTANCE = 32, 128
 LENGTHS = (61, 50, 44, 40, 33, 30, 28, 22, 21, 19, 14, 12, 9, 8, 5)  # of sequences
 ROW = 64
 RESULTS = ROOT / "experiments" / "results"
+PAPER_VOCABULARY = 250_002
+CLUSTER = {"base": BLUE, "large": ORANGE, "xl": GREEN}  # sizes of XLM-E
+GPU_COUNTS = (1, 8, 16, 64, 128, 512)
 TRANSLATORS = {  # name and colour of each initialization
     "veco": ("VECO", BLUE),
     "xlm": ("MLM+TLM", ORANGE),
@@ -279,6 +286,40 @@ def draw_translators(file: str, drop: float = 0) -> str:
         return render(figure, "Dev BLEU by step of translators with different initializations")
 
 
+def scaling() -> dict[str, list[RunEstimate]]:
+    """Return the prediction for each size of XLM-E on each number of H100, with full sequences as published."""
+    found: dict[str, list[RunEstimate]] = {}
+    for size in CLUSTER:
+        recipe = xlm_e(size)
+        net = build_meta_network(recipe, PAPER_VOCABULARY)
+        loads = {
+            name: ObjectiveLoad(objective.examples_per_step(objective.length), objective.length)
+            for name, objective in recipe.objectives.items()
+        }
+        for gpus in GPU_COUNTS:
+            fitting = fit_to_memory(recipe, net, loads, ACCELERATORS["h100"], gpus=gpus) or recipe
+            estimate = estimate_run(fitting, net, loads, ACCELERATORS["h100"], gpus=gpus)
+            found.setdefault(size, []).append(estimate)
+    return found
+
+
+def draw_scaling() -> str:
+    """Draw the part of the time in which GPUs compute, by their number."""
+    with new_figure(560, 300) as figure:
+        axes = figure.subplots()
+        for (size, estimates), shift in zip(scaling().items(), (-3, 6, 0), strict=True):
+            values = [100 * (1 - estimate.waiting) for estimate in estimates]
+            axes.plot(GPU_COUNTS, values, "o-", color=CLUSTER[size], linewidth=2, markersize=4)
+            name_line(axes, size, (GPU_COUNTS[-1], values[-1] + shift), CLUSTER[size])
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(GPU_COUNTS, [str(gpus) for gpus in GPU_COUNTS])
+        axes.minorticks_off()
+        axes.set_xlim(0.9, 1000)
+        axes.set_ylim(0, 105)
+        style_axes(axes, "H100 GPUs, 8 a machine", "time spent computing, %")
+        return render(figure, "Predicted efficiency of XLM-E Base, Large and XL by the number of GPUs")
+
+
 def draw_growth() -> str:
     """Draw the growth of time and memory by the rows of `crossling bench growth`."""
     rows = json.loads((RESULTS / "2026-11-15-speed-growth.json").read_text(encoding="utf-8"))["rows"]
@@ -294,6 +335,7 @@ PICTURES: dict[str, Any] = {
     "translators-synthetic": partial(draw_translators, "2026-11-15-translators-embedded.json"),
     "translators-multi30k": partial(draw_translators, "2026-11-16-translators-from-a-model.json", drop=6),
     "growth": draw_growth,
+    "scaling": draw_scaling,
 }
 
 if __name__ == "__main__":

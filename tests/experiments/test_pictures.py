@@ -43,3 +43,11 @@ def test_rows_of_the_pair_rules_are_those_of_the_page(script: ModuleType) -> Non
     for rule, probabilities in script.pair_rules().items():
         cells = [f"{100 * p:.1f}" if p > 5e-4 else "0" for p in probabilities.values()]
         assert f"| {rule if rule == 'data' else f'`{rule}`'} | {' | '.join(cells)} |" in page, rule
+
+
+def test_predicted_scaling_is_that_of_the_page(script: ModuleType) -> None:
+    page = (ROOT / "docs" / "research" / "scaling.md").read_text(encoding="utf-8")
+    for size, estimates in script.scaling().items():
+        cells = [f"{each.tokens_per_second / 1e6:.2f}M, {1 - each.waiting:.0%}" for each in estimates]
+        sharded = "FSDP2" if estimates[-1].memory.sharded else "replicas"
+        assert f"| {size} | {sharded} | {' | '.join(cells)} |" in page, size

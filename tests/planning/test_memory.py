@@ -13,7 +13,8 @@ from crossling.core.hardware import ACCELERATORS, GIB
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder import Block
 from crossling.objectives.cost import block_bytes
-from crossling.planning.estimate import estimate_memory, fit_to_memory, tokens_at_once
+from crossling.planning.communication import tokens_at_once
+from crossling.planning.estimate import estimate_memory, fit_to_memory
 from crossling.recipes import infoxlm, veco, xlm_e, xlm_r
 from crossling.recipes.network import ObjectiveLoad, build_meta_network
 from crossling.recipes.recipe import Recipe

@@ -65,8 +65,9 @@ def test_days_are_tokens_divided_by_throughput() -> None:
     loads = {"mrtd": ObjectiveLoad(2048, 512.0)}
     net = build_meta_network(recipe, 250_002)
     found = estimate_run(recipe, net, loads, H200, gpus=4)
-    throughput = tokens_per_second(recipe, flops_per_token(recipe, net, loads)["full"], H200, 4)
-    assert found.tokens_per_second == throughput
-    assert found.days == pytest.approx(125_000 * 2048 * 512 / throughput / 86_400)
+    alone = tokens_per_second(recipe, flops_per_token(recipe, net, loads)["full"], H200, 4)
+    assert found.tokens_per_second == pytest.approx(alone * (1 - found.waiting))
+    assert found.days == pytest.approx(125_000 * 2048 * 512 / found.tokens_per_second / 86_400)
+    assert estimate_run(recipe, net, loads, H200, gpus=1).waiting == 0
     assert found.dump()["days"] == found.days
     assert found.dump()["memory_gib"] == found.memory.gib

@@ -29,18 +29,31 @@ class Accelerator:
     name: str
     memory_gib: float
     peak_flops: float  # per second
+    link_bandwidth: float  # bytes per second in one direction, to the GPUs of its machine
+    network_bandwidth: float  # the same to other machines: its part of the network of a machine with 8 GPUs
 
 
-# From the vendors' data sheets, without sparsity.
+# From the vendors' data sheets, without sparsity: name, GiB, TFLOP/s, and GB/s inside a machine and between machines.
+# The network is that of the vendor's own machines, and 100 Gbit/s for GPUs that have none.
+_DATA_SHEETS = {
+    "v100": ("V100-32GB", 32, 125, 150, 6.25),  # in float16: it has no bfloat16
+    "a100-40": ("A100-40GB", 40, 312, 300, 25),
+    "a100": ("A100-80GB", 80, 312, 300, 25),
+    "h100": ("H100-80GB", 80, 989, 450, 50),
+    "h200": ("H200", 141, 989, 450, 50),
+    "b200": ("B200", 180, 2250, 900, 50),
+    "l40s": ("L40S", 48, 362, 32, 1.5625),
+    "4090": ("RTX 4090", 24, 165, 32, 1.5625),
+}
 ACCELERATORS = {
-    "v100": Accelerator("V100-32GB", 32, 125e12),  # in float16: it has no bfloat16
-    "a100-40": Accelerator("A100-40GB", 40, 312e12),
-    "a100": Accelerator("A100-80GB", 80, 312e12),
-    "h100": Accelerator("H100-80GB", 80, 989e12),
-    "h200": Accelerator("H200", 141, 989e12),
-    "b200": Accelerator("B200", 180, 2250e12),
-    "l40s": Accelerator("L40S", 48, 362e12),
-    "4090": Accelerator("RTX 4090", 24, 165e12),
+    key: Accelerator(
+        name=name,
+        memory_gib=gib,
+        peak_flops=tera_flops * 1e12,
+        link_bandwidth=link * 1e9,
+        network_bandwidth=network * 1e9,
+    )
+    for key, (name, gib, tera_flops, link, network) in _DATA_SHEETS.items()
 }
 
 

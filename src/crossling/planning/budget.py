@@ -24,6 +24,7 @@ from crossling.core.hardware import Accelerator
 from crossling.data.shards import Shards
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
+from crossling.planning.communication import GPUS_PER_NODE
 from crossling.planning.estimate import RunEstimate, estimate_memory, estimate_run, fit_to_memory
 from crossling.recipes import get_recipe, has_size
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_layer_parameters, total_tokens
@@ -35,7 +36,6 @@ TOKENS_PER_PARAMETER = 133
 MAX_EPOCHS = 40
 TARGET_STEPS, MIN_STEPS = 20_000, 1_000
 MIN_BATCH, MIN_BATCH_PER_GPU = 65_536, 8_192  # tokens of an objective per step
-GPUS_PER_NODE = 8
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,8 @@ import numpy as np
 from crossling.core.hardware import ACCELERATORS, GIB, Accelerator
 from crossling.model.encoder import CrosslingModel
 from crossling.model.kernels.prediction import CHUNK_BYTES
-from crossling.objectives import Network, PretrainingObjective
+from crossling.objectives import Network
+from crossling.planning.communication import tokens_at_once, waiting_seconds
 from crossling.recipes import RECIPES, has_size
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
 from crossling.recipes.recipe import OBJECTIVES, Recipe
@@ -111,12 +112,6 @@ def fit_to_memory(
     return None
 
 
-def tokens_at_once(objective: PretrainingObjective, load: ObjectiveLoad, micro_tokens: int, gpus: int) -> float:
-    """Return the tokens of a micro-batch on one GPU."""
-    own = load.tokens / gpus
-    return own if objective.has_in_batch_negatives else own / math.ceil(own / micro_tokens)
-
-
 @lru_cache(maxsize=16)
 def _stack_sizes(settings: OptimizerSettings, net: Network) -> tuple[int, ...]:
     """Return the number of elements in each stack of matrices that Muon updates at once."""
@@ -179,7 +174,7 @@ def mfu(recipe: Recipe, records: Sequence[ThroughputRecord] | None = None) -> fl
 
 
 def tokens_per_second(recipe: Recipe, flops_per_token: float, accelerator: Accelerator, gpus: int) -> float:
-    """Return the throughput of all GPUs together."""
+    """Return the throughput of all GPUs together if none waits for another."""
     flops = flops_per_token * (CHECKPOINTING_FLOPS if recipe.gradient_checkpointing else 1)
     return gpus * accelerator.peak_flops * mfu(recipe) / flops
 
@@ -210,6 +205,7 @@ class RunEstimate:
     gpus: int
     memory: MemoryEstimate  # of each GPU
     tokens_per_second: float  # of all GPUs
+    waiting: float  # fraction of the time in which the GPUs wait for each other
     days: float
 
     @property
@@ -231,6 +227,7 @@ class RunEstimate:
             "fits": self.fits,
             "sharded": self.memory.sharded,
             "tokens_per_second": self.tokens_per_second,
+            "waiting": self.waiting,
             "days": self.days,
         }
 
@@ -241,8 +238,18 @@ def estimate_run(
     """Return memory and time of a run. `net` may be on the meta device."""
     throughput = tokens_per_second(recipe, flops_per_token(recipe, net, loads)["full"], accelerator, gpus)
     memory = estimate_memory(recipe, net, loads, accelerator, gpus=gpus)
-    days = total_tokens(recipe, loads) / throughput / 86_400
-    return RunEstimate(accelerator=accelerator, gpus=gpus, memory=memory, tokens_per_second=throughput, days=days)
+    computing = total_tokens(recipe, loads) / recipe.steps / throughput
+    waiting = waiting_seconds(
+        recipe, net, loads, accelerator, gpus=gpus, sharded=memory.sharded, compute_seconds=computing
+    )
+    return RunEstimate(
+        accelerator=accelerator,
+        gpus=gpus,
+        memory=memory,
+        tokens_per_second=throughput * computing / (computing + waiting),
+        waiting=waiting / (computing + waiting),
+        days=recipe.steps * (computing + waiting) / 86_400,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,8 @@ def _estimate_facts(estimate: RunEstimate) -> dict[str, str]:
     excess = "" if estimate.fits else ", too much"
     sharded = ", weights and optimizer states sharded (FSDP2)" if estimate.memory.sharded else ""
     memory = f"{estimate.memory.gib:,.1f} GiB of {estimate.accelerator.memory_gib:,.0f} on each GPU{excess}{sharded}"
-    throughput = f"{format_count(estimate.tokens_per_second)} tokens/s"
+    waiting = f", of which {estimate.waiting:.0%} waiting for other GPUs" if estimate.gpus > 1 else ""
+    throughput = f"{format_count(estimate.tokens_per_second)} tokens/s{waiting}"
     return {"memory": memory, "time": f"{format_days(estimate.days)} on {estimate.hardware}, {throughput}"}
 
 
