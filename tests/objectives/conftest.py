@@ -14,7 +14,7 @@ from torch import Tensor
 
 from crossling.data.batches import CorruptedExamples, TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom
-from crossling.data.packing import Batch, Sequences, pack
+from crossling.data.packing import Batch, Sequences
 from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import Network, PretrainingObjective, XLCo
@@ -81,11 +81,7 @@ def text_batch(objective: PretrainingObjective, blocks: int = 5) -> Batch:
 
 
 def packed(corrupted: CorruptedExamples, has_bucketed_shapes: bool = False) -> Batch:
-    batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
-    per_example = corrupted.sequences_per_example
-    for name, sequences in corrupted.inputs.items():
-        batch |= pack(sequences, WIDTH, name, per_example=per_example, has_bucketed_shapes=has_bucketed_shapes)
-    return batch
+    return corrupted.pack(WIDTH, has_bucketed_shapes)
 
 
 def split(corrupted: CorruptedExamples, *cuts: int) -> list[Batch]:
@@ -102,9 +98,8 @@ def between(corrupted: CorruptedExamples, start: int, stop: int) -> CorruptedExa
         first = int(whole.lengths_N[: sides * start].sum())
         last = first + int(lengths.sum())
         inputs[name] = Sequences(lengths, {k: v[first:last] for k, v in whole.tokens.items()})
-    return CorruptedExamples(
-        inputs, {name: values[start:stop] for name, values in corrupted.per_example.items()}, sides
-    )
+    per_example = {name: values[start:stop] for name, values in corrupted.per_example.items()}
+    return replace(corrupted, inputs=inputs, per_example=per_example)
 
 
 def unpacked(batch: Batch, name: str = "ids") -> list[Batch]:

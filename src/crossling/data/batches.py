@@ -78,11 +78,30 @@ class CorruptedExamples:
     inputs: dict[str, Sequences]  # by the name of the input
     per_example: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
     sequences_per_example: int = 1  # which are in one row
+    has_same_rows: bool = False  # row k of every input has the same examples
 
     @property
     def tokens(self) -> int:
         """Number of tokens in all inputs."""
         return sum(int(sequences.lengths_N.sum()) for sequences in self.inputs.values())
+
+    def pack(self, length: int, has_bucketed_shapes: bool = False) -> Batch:
+        """Pack the inputs into rows of `length` tokens, rounded up for the kernels."""
+        width = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        batch: Batch = {name: torch.from_numpy(values) for name, values in self.per_example.items()}
+        longest_N = None
+        if self.has_same_rows:
+            longest_N = np.maximum.reduce([sequences.lengths_N for sequences in self.inputs.values()])
+        for name, sequences in self.inputs.items():
+            batch |= pack(
+                sequences,
+                width,
+                name,
+                space_N=longest_N,
+                per_example=self.sequences_per_example,
+                has_bucketed_shapes=has_bucketed_shapes,
+            )
+        return batch
 
 
 class DataObjective(ABC):
@@ -286,7 +305,7 @@ class Batches(StepDataset):
                     continue
                 turn = step // 2  # so that a stream skips no example
             for index, corrupted in self._corrupted(name, turn):
-                batch = self._pack(corrupted, objective.length)
+                batch = corrupted.pack(objective.length, self.has_bucketed_shapes)
                 work.micro_batches.append((name, batch))
                 work.seeds.append(self._dropout_seed(name, turn, index))
                 tokens += corrupted.tokens
@@ -295,7 +314,8 @@ class Batches(StepDataset):
         return replace(work, tokens=tokens)
 
     def objective_batches(self, name: str, step: int) -> Iterator[Batch]:
-        return (self._pack(corrupted, self.objectives[name].length) for _, corrupted in self._corrupted(name, step))
+        length = self.objectives[name].length
+        return (each.pack(length, self.has_bucketed_shapes) for _, each in self._corrupted(name, step))
 
     def _corrupted(self, name: str, step: int) -> Iterator[tuple[int, CorruptedExamples]]:
         """Yield the index and the examples of each micro-batch of this process. Reads nothing of the others."""
@@ -318,20 +338,6 @@ class Batches(StepDataset):
         pairs = [(b, a) if swapped else (a, b) for (a, b, _), swapped in zip(read, swapped_N, strict=True)]
         row_N = np.asarray([row for _, _, row in read])
         return TokenizedExamples([a for a, _ in pairs], [b for _, b in pairs], row_N)
-
-    def _pack(self, corrupted: CorruptedExamples, length: int) -> Batch:
-        """Pack the inputs into rows of the objective's length."""
-        width = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-        batch: Batch = {name: torch.from_numpy(values) for name, values in corrupted.per_example.items()}
-        for name, sequences in corrupted.inputs.items():
-            batch |= pack(
-                sequences,
-                width,
-                name,
-                per_example=corrupted.sequences_per_example,
-                has_bucketed_shapes=self.has_bucketed_shapes,
-            )
-        return batch
 
     def _noise(self, name: str, step: int) -> KeyedRandom:
         return KeyedRandom([*self.keys[name], CORRUPT], step, self.samplers[name].examples_per_step)

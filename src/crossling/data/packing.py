@@ -69,6 +69,7 @@ def pack(
     width: int,
     name: str,
     *,
+    space_N: np.ndarray | None = None,
     per_example: int = 1,
     has_bucketed_shapes: bool = False,
 ) -> Batch:
@@ -83,12 +84,14 @@ def pack(
         sequences: Sequences to pack.
         width: Tokens of a row.
         name: Prefix of the added arrays.
+        space_N: Tokens of a row that each sequence takes when sequences are assigned to rows [default: its length].
         per_example: Consecutive sequences of one example. They are in one row.
         has_bucketed_shapes: Pad R and M to `bucket_size`, so that batches have few shapes. Positions that pad
             MARKS_at are R x W, one past the end.
     """
     lengths = sequences.lengths_N.tolist()
-    examples = best_fit_rows(sequences.lengths_N.reshape(-1, per_example).sum(1).tolist(), width)
+    space_N = sequences.lengths_N if space_N is None else space_N
+    examples = best_fit_rows(space_N.reshape(-1, per_example).sum(1).tolist(), width)
     rows = [[per_example * example + part for example in row for part in range(per_example)] for row in examples]
     height = bucket_size(len(rows)) if has_bucketed_shapes else len(rows)
     starts_N = np.empty(len(lengths), dtype=np.int64)
