@@ -100,6 +100,16 @@ def test_sides_of_unequal_length_are_refused(tmp_path: Path, longer: str) -> Non
         list(Corpora(tmp_path).pairs[0].rows())
 
 
+def test_a_long_first_line_with_a_byte_order_mark_shifts_no_row(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    files: dict[str, str | bytes] = {
+        "pairs/n.en-fr.en": b"\xef\xbb\xbf" + b"a" * (MAX_LINE_BYTES + 9) + b"\ntwo\nthree",
+        "pairs/n.en-fr.fr": b"un\ndeux\ntrois",
+    }
+    assert rows(tmp_path, files, counts) == [("two", "deux"), ("three", "trois")]
+    assert counts == {"line too long": 1}
+
+
 # ---- multiway -------------------------------------------------------------------------------------------
 
 

@@ -71,6 +71,16 @@ def test_lines_up_to_the_limit_are_read(tmp_path: Path, suffix: str) -> None:
         assert count_lines(file) == 6
 
 
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("length", [MAX_LINE_BYTES - 3, MAX_LINE_BYTES - 2, MAX_LINE_BYTES, 3 * MAX_LINE_BYTES])
+def test_a_long_first_line_with_a_byte_order_mark_is_one_line(tmp_path: Path, suffix: str, length: int) -> None:
+    file = write(tmp_path, b"\xef\xbb\xbf" + b"a" * length + b"\nb\n", suffix)
+    first, *others = read_lines(file)
+    assert others == ["b\n"]
+    assert len(first) == length + 1 if isinstance(first, str) else length > MAX_LINE_BYTES - 3
+    assert count_lines(file) == 2
+
+
 def test_the_length_of_a_line_is_measured_in_bytes() -> None:
     assert not is_too_long("a" * MAX_LINE_BYTES)
     assert is_too_long("a" * (MAX_LINE_BYTES + 1))

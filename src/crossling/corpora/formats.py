@@ -83,7 +83,8 @@ def _split_columns(line: str) -> PairRow:
 def _read_moses(left: Path, right: Path) -> Iterator[PairRow]:
     for source, target in zip_longest(read_lines(left), read_lines(right)):
         if source is None or target is None:
-            check_equal_lengths({file: count_lines(file) for file in (left, right)})
+            # Counted as they are read, so that every difference between the sides is an error.
+            check_equal_lengths({file: sum(1 for _ in read_lines(file)) for file in (left, right)})
         elif isinstance(source, str):
             yield (source, target) if isinstance(target, str) else target
         else:

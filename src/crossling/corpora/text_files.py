@@ -82,9 +82,10 @@ def read_lines(file: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str | Sk
     first = True
     with open_decompressed(file) as handle:
         while raw := handle.readline(max_bytes + 1):
+            is_cut = len(raw) > max_bytes and not raw.endswith(b"\n")  # before a mark is removed: the rest follows
             if first:
                 raw, first = _strip_byte_order_mark(raw, file), False
-            if len(raw) > max_bytes and not raw.endswith(b"\n"):
+            if is_cut:
                 while (rest := handle.readline(max_bytes)) and not rest.endswith(b"\n"):
                     pass
                 yield SkipReason.TOO_LONG
