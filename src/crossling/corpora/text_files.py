@@ -133,13 +133,48 @@ def _decompressor(file: Path) -> Any:
         case ".gz":
             return gzip.open(file)
         case ".xz":
-            return lzma.open(file)
+            return _XzReader(file)
         case ".zst":
             # The package zstandard either decompresses a long run of one character at once, or does not notice that a
             # file is truncated.
             pyarrow = import_package("pyarrow", file)
             return pyarrow.input_stream(str(file), compression="zstd", buffer_size=BLOCK_BYTES)
     return file.open("rb", buffering=0)
+
+
+class _XzReader(io.RawIOBase):
+    """Text of all streams of an .xz file.
+
+    `lzma.open` takes padding, or a damaged stream after the first, for the end of the file and raises no error.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file.open("rb", buffering=0)
+        self._decompressor = lzma.LZMADecompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = b""
+        while not data:
+            block = b""
+            if self._decompressor.eof:
+                block = self._decompressor.unused_data.lstrip(b"\0")  # zero bytes are padding
+                while not block and (more := self._file.read(BLOCK_BYTES)):
+                    block = more.lstrip(b"\0")
+                if not block:
+                    return 0
+                self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            elif self._decompressor.needs_input and not (block := self._file.read(BLOCK_BYTES)):
+                raise EOFError("it ends within a compressed stream")
+            data = self._decompressor.decompress(block, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 @contextmanager
