@@ -24,7 +24,7 @@ TASK_TYPES = {
     "token-accuracy": "tagging",
     "pearson": "regression",
     "spearman": "regression",
-} | {name: "qa" for name in METRICS if "squad" in name or "mlqa" in name or "characters" in name}
+} | {name: "qa" for name in METRICS if "squad" in name or "mlqa" in name or "characters" in name or "cmrc" in name}
 
 
 @pytest.mark.parametrize("name", METRICS)

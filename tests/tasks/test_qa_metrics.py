@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.tasks.label_metrics import character_words, mlqa_words, squad_words, word_f1
+from crossling.tasks.label_metrics import character_words, cmrc_words, mlqa_words, squad_words, word_f1
 from crossling.tasks.metrics import METRICS
 
 
@@ -30,6 +30,10 @@ WORDS = [
     (mlqa_words, "zh", "北京 2008年 Olympics", ["北", "京", "2008", "年", "olympics"]),
     (mlqa_words, "zh", "龦", ["龦"]),  # U+9FA6 lies past the script's range: with others it makes one word
     (mlqa_words, "zh", "龦龦", ["龦龦"]),
+    (cmrc_words, "zh", "《哈利·波特》 Harry-Potter", ["哈", "利", "波", "特", "harrypotter"]),
+    (cmrc_words, "zh", "……龦…夜", ["……龦…", "夜"]),  # the ellipsis stays; U+9FA6 lies past the script's range
+    (cmrc_words, "zh", "1,000 people, don't go (3.5%).", "1,000 people , do n't go ( 3.5 % ) .".split()),
+    (cmrc_words, "zh", "Peter's dogs' U.S. home...", "peter 's dogs ' u.s. home ...".split()),
     (character_words, "zh", "北京市，中国", ["北", "京", "市", "中", "国"]),
     (character_words, "ja", "東京タワー 1958", ["東", "京", "タ", "ワ", "ー", "1958"]),
     (character_words, "th", "กทม", ["ก", "ท", "ม"]),
@@ -79,6 +83,39 @@ def test_answers_without_words_match_exactly_but_have_no_f1() -> None:
 def test_squad_2_scores_impossible_questions(gold: tuple[str, ...], predicted: str, f1: float, exact: float) -> None:
     assert score("squad2-f1", gold, predicted) == pytest.approx(f1)
     assert score("squad2-exact-match", gold, predicted) == exact
+
+
+def slow_cmrc_f1(answers: tuple[str, ...], predicted: str) -> float:
+    """Try every run of the characters of each answer. The answers have no words between Chinese characters."""
+    best = 0.0
+    for answer in answers:
+        ours, theirs = (text.translate(str.maketrans("", "", "，。“”《》-")) for text in (answer, predicted))
+        runs = [ours[i:j] for i in range(len(ours)) for j in range(i + 1, len(ours) + 1)]
+        size = max((len(run) for run in runs if run in theirs), default=0)
+        if size:
+            precision, recall = size / len(theirs), size / len(ours)
+            best = max(best, 2 * precision * recall / (precision + recall))
+    return 100 * best
+
+
+@given(
+    answers=st.lists(st.text("夜间市，“-", max_size=7), min_size=1, max_size=3).map(tuple),
+    predicted=st.text("夜间市，“-", max_size=7),
+)
+def test_cmrc_f1_equals_a_loop_over_all_runs(answers: tuple[str, ...], predicted: str) -> None:
+    assert score("cmrc-f1", answers, predicted, "zh") == pytest.approx(slow_cmrc_f1(answers, predicted))
+    texts = {answer.translate(str.maketrans("", "", "，“-")) for answer in answers}
+    exact = predicted.translate(str.maketrans("", "", "，“-")) in texts
+    assert score("cmrc-exact-match", answers, predicted, "zh") == 100 * exact
+
+
+def test_cmrc_ignores_punctuation_and_counts_only_words_in_a_row() -> None:
+    assert score("cmrc-f1", ("夜间",), "夜间“", "zh") == score("cmrc-exact-match", ("夜间",), "夜间“", "zh") == 100
+    assert score("cmrc-f1", ("夜间",), "间夜", "zh") == pytest.approx(50)
+    assert score("characters-f1", ("夜间",), "间夜", "zh") == 100
+    assert score("cmrc-f1", ("。",), "。", "zh") == 0  # nothing is left to agree on
+    assert score("cmrc-exact-match", ("。",), "，", "zh") == 100
+    assert METRICS["cmrc-f1"].label == "cmrc2018/f1"
 
 
 @given(words=st.lists(st.sampled_from("abcd"), max_size=6), others=st.lists(st.sampled_from("abcd"), max_size=6))

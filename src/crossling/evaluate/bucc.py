@@ -5,7 +5,8 @@ two scores, is used on dev and test. Sentences that a side contains more than on
 a pair, since it is unknown which of their ids is meant.
 
 Protocol `margin`: at the requested layers. Protocol `xtreme`: the same at the layer of XTREME's scripts, with mean
-pooling only. Their shell script requests [CLS], but their program computes the mean, as the paper does.
+pooling only, as in their paper. Their shell script requests [CLS]. Their program computed the mean all the same until
+October 2021, and takes [CLS] since.
 """
 # P candidate pairs, best first; N sentences, K layers
 

@@ -3,7 +3,7 @@
 Chunks are those of seqeval 0.0.12, the release that XTREME used. The first letter of a tag is its prefix (B, I, E, S or
 another letter), and the text after its last hyphen its type. A POS tag has no hyphen: NOUN has the prefix N and the
 type NOUN, and a run of equal tags is one chunk. SCONJ and SYM are exceptions, since their prefix S makes each tag a
-chunk. (Releases since 1.0 remove the first letter from the type: CCONJ and SCONJ become equal, and X is never found.)
+chunk. (Releases since 0.0.16 remove the first letter from the type: CCONJ and SCONJ become equal, and X is never found.)
 """
 # N examples, S statistics
 
@@ -14,6 +14,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 from operator import eq
 
@@ -130,6 +131,8 @@ def _starts_chunk(prefix: str, kind: str, next_prefix: str, next_kind: str) -> b
 # - MLQA, by the language of the context: removes all punctuation and the articles of five languages, splits Chinese
 #   into characters.
 # - SQuAD 2.0: as 1.1, and an empty answer is correct if the question has none.
+# - CMRC 2018: removes the punctuation of a fixed list. F1 counts the longest run of words that both have in a row,
+#   where a word is a Chinese character, or a token of the text between them. Exact match compares the text.
 # - `characters`: as MLQA for every language, with each character of a script without spaces as a word.
 
 
@@ -163,6 +166,26 @@ def mlqa_words(text: str, language: str) -> list[str]:
     language = language.split("-")[0]
     words = _remove_articles_and_punctuation(text, language)
     return _CHINESE.sub(r" \g<0> ", words).split() if language == "zh" else words.split()
+
+
+# The ellipsis is not in the list: the program compares single characters with two of them.
+_CMRC_PUNCTUATION = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
+_CHINESE_OR_OTHER = re.compile("[\u4e00-\u9fa5]|[^\u4e00-\u9fa5]+")
+# NLTK's tokenizer, which the program uses for other scripts: punctuation and English clitics are words of their own. A
+# comma within a number is not, and of single full stops only the last is.
+_NLTK_APART = r"""[«»“‘„”;@#$%&?!()\[\]{}<>"]|,(?!\d)|\.{2,}|\.(?=[\])}>"'»” ]*\Z)|n't\b|'(?:s|m|d|ll|re|ve)\b|'(?!\w)"""
+_NLTK_WORDS = re.compile(rf"{_NLTK_APART}|(?:(?!{_NLTK_APART})\S)+")
+
+
+def cmrc_text(text: str, language: str) -> list[str]:  # noqa: ARG001
+    """Return the text of an answer as CMRC's script compares it for exact match, in a list."""
+    return [text.lower().strip().translate(_CMRC_PUNCTUATION)]
+
+
+def cmrc_words(text: str, language: str) -> list[str]:
+    """Return the words of an answer as CMRC's script does."""
+    [text] = cmrc_text(text, language)
+    return [word for part in _CHINESE_OR_OTHER.findall(text) for word in _NLTK_WORDS.findall(part)]
 
 
 def character_words(text: str, language: str) -> list[str]:
@@ -205,6 +228,12 @@ def word_f1(answer: list[str], guess: list[str]) -> float:
     """Return the F1 of two bags of words. 0 if one or both are empty."""
     common = sum((Counter(answer) & Counter(guess)).values())
     return 2 * common / (len(answer) + len(guess)) if common else 0.0
+
+
+def longest_run_f1(answer: list[str], guess: list[str]) -> float:
+    """Return the F1 of the longest run of words that both have in a row. 0 if there is none."""
+    size = SequenceMatcher(None, answer, guess, autojunk=False).find_longest_match().size
+    return 2 * size / (len(answer) + len(guess)) if size else 0.0
 
 
 def _remove_articles_and_punctuation(text: str, language: str) -> str:

@@ -68,7 +68,7 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.asarray(100 * np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
 
 
-XTREME, GLUE, SQUAD2 = "xtreme", "glue", "squad-2.0"
+XTREME, GLUE, SQUAD2, CMRC = "xtreme", "glue", "squad-2.0", "cmrc2018"
 
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", XTREME, label_metrics.accuracy_statistics, proportion),
@@ -83,6 +83,12 @@ METRICS: dict[str, Metric] = {
     ),
     "squad2-f1": Metric("f1", SQUAD2, partial(squad2_statistics, label_metrics.squad2_f1), proportion),
     "squad2-exact-match": Metric("exact_match", SQUAD2, partial(squad2_statistics, exact_match), proportion),
+    "cmrc-f1": Metric(
+        "f1", CMRC, partial(answer_statistics, label_metrics.cmrc_words, label_metrics.longest_run_f1), proportion
+    ),
+    "cmrc-exact-match": Metric(
+        "exact_match", CMRC, partial(answer_statistics, label_metrics.cmrc_text, exact_match), proportion
+    ),
     "glue-accuracy": Metric("accuracy", GLUE, label_metrics.accuracy_statistics, proportion),
     "glue-f1": Metric("f1", GLUE, label_metrics.f1_statistics, f1),
     "matthews": Metric("matthews", GLUE, label_metrics.confusion_statistics, matthews),

@@ -359,6 +359,7 @@ _QA = [
     _qa(
         "cmrc2018",
         _squad_files("cmrc2018/cmrc2018_{split}.json", splits=TRAIN_AND_DEV, language="zh"),
+        metrics=("cmrc-f1", "cmrc-exact-match", "characters-f1"),
         training_sets=("cmrc2018", *_SQUAD),
     ),
 ]
