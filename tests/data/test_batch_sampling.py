@@ -129,6 +129,20 @@ def test_only_pairs_with_the_pivot_are_sampled() -> None:
     assert {row >> 40 for row in scalars(batches[0], "row")} == {0, 2}
 
 
+@pytest.mark.parametrize("stream", ["text", "pairs"])
+def test_a_language_subset_reads_what_shards_of_these_languages_give(stream: Any) -> None:
+    text = {"de": [4] * 9, "en": [5] * 9, "sw": [4] * 5}
+    corpora = [bitext(i, pair, [3] * 9, [3] * 9) for i, pair in enumerate(["de-en", "de-sw", "en-sw"])]
+    everything, own = shards_of(text, corpora), shards_of(text, corpora)
+    own.manifest["text"] = {"de": own.manifest["text"]["de"], "sw": own.manifest["text"]["sw"]}
+    own.bitexts = [corpora[1]]
+    task = Reader(stream, number=30)
+    subset = batches_of(everything, task, Sampling(languages="de,sw"))
+    expected = batches_of(own, task)
+    for step in range(3):
+        assert is_same(subset[step], expected[step])
+
+
 def test_corpora_without_pairs_are_never_sampled() -> None:
     corpora = [bitext(0, "en-sw", [3] * 4, [3] * 4), bitext(1, "en-sw", [3], [0]), bitext(2, "de-en", [0], [3])]
     batches = batches_of(shards_of(bitexts=corpora), Reader("pairs", number=100))
@@ -136,20 +150,37 @@ def test_corpora_without_pairs_are_never_sampled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shards", "task", "pivot", "wanted"),
+    ("shards", "task", "sampling", "wanted"),
     [
-        (shards_of(bitexts=[bitext(0, "en-sw", [3], [3])]), Reader("text"), "de", "text"),
-        (shards_of({"en": [0]}), Reader("text"), None, "text"),
-        (shards_of({"en": [4]}), Reader("pairs"), None, "translation pairs"),
-        (shards_of(bitexts=[bitext(0, "en-sw", [3], [0])]), Reader("pairs"), None, "translation pairs"),
-        (shards_of(bitexts=[bitext(0, "en-sw", [3], [3])]), Reader("pairs"), "de", "translation pairs with de"),
+        (shards_of(bitexts=[bitext(0, "en-sw", [3], [3])]), Reader("text"), Sampling(pivot="de"), "text"),
+        (shards_of({"en": [0]}), Reader("text"), Sampling(), "text"),
+        (shards_of({"en": [4]}), Reader("pairs"), Sampling(), "translation pairs"),
+        (shards_of(bitexts=[bitext(0, "en-sw", [3], [0])]), Reader("pairs"), Sampling(), "translation pairs"),
+        (
+            shards_of(bitexts=[bitext(0, "en-sw", [3], [3])]),
+            Reader("pairs"),
+            Sampling(pivot="de"),
+            "translation pairs with de",
+        ),
+        (
+            shards_of({"en": [4]}, [bitext(0, "en-sw", [3], [3])]),
+            Reader("pairs"),
+            Sampling(pivot="most", languages="sw"),
+            "translation pairs with the language with the most pairs among sw",
+        ),
+        (
+            shards_of({"en": [4]}, [bitext(0, "en-sw", [3], [3])]),
+            Reader("text"),
+            Sampling(languages="sw"),
+            "text in sw",
+        ),
     ],
 )
 def test_shards_without_data_for_an_objective_are_an_error(
-    shards: Any, task: Reader, pivot: str | None, wanted: str
+    shards: Any, task: Reader, sampling: Sampling, wanted: str
 ) -> None:
     with pytest.raises(BadInput, match=f"^shards: no {wanted} in these shards, which the recipe needs"):
-        batches_of(shards, task, Sampling(pivot=pivot))
+        batches_of(shards, task, sampling)
 
 
 @settings(max_examples=40, deadline=None)

@@ -42,8 +42,8 @@ def test_text_probabilities_follow_the_tokens() -> None:
 
 
 def test_pair_counts_sum_corpora_in_either_order() -> None:
-    assert pair_counts(shards()) == {**COUNTS, ("fr", "ta"): 0}
-    assert pair_counts(shards(), "sw") == {pair: n for pair, n in COUNTS.items() if "sw" in pair}
+    assert pair_counts(shards(), Sampling()) == {**COUNTS, ("fr", "ta"): 0}
+    assert pair_counts(shards(), Sampling(pivot="sw")) == {pair: n for pair, n in COUNTS.items() if "sw" in pair}
 
 
 @pytest.mark.parametrize("rule", ["alpha", "m2m", "xy_lent"])
@@ -74,14 +74,38 @@ def test_a_pivot_selects_its_pairs() -> None:
 
 def test_the_most_paired_language_as_pivot() -> None:
     def of(*bitexts: tuple[str, tuple[str, str], int]) -> set[tuple[str, str]]:
-        return {*pair_counts(shards(bitexts=[*bitexts]), "most")}
+        return {*pair_counts(shards(bitexts=[*bitexts]), Sampling(pivot="most"))}
 
     a_few, many = ("a", ("en", "sw"), 10), ("b", ("de", "ta"), 100)
     assert of(a_few, many, ("c", ("en", "ta"), 95)) == {("de", "ta"), ("en", "ta")}
     # Pairs are counted, not languages. Ties are broken by name.
     assert of(many, ("c", ("en", "sw"), 30), ("d", ("en", "fr"), 30), ("e", ("en", "el"), 30)) == {("de", "ta")}
     assert of(("c", ("sw", "en"), 5)) == {("en", "sw")}
-    assert pair_counts(shards(bitexts=[]), "most") == {}
+    assert pair_counts(shards(bitexts=[]), Sampling(pivot="most")) == {}
+
+
+def test_languages_select_text_and_the_pairs_of_two_of_them() -> None:
+    held, sampling = shards({"en": 1000, "de": 500, "sw": 10}), Sampling(languages=" eng, swh,deu")
+    assert {*sampling_probabilities(held, "text", sampling)} == {"en", "de", "sw"}
+    assert {*pair_counts(held, sampling)} == {("de", "en"), ("en", "sw"), ("de", "sw")}
+    two = Sampling(languages="en,sw")
+    assert sampling_probabilities(held, "text", two) == temperature_sampling({"en": 1000, "sw": 10}, 0.7)
+    assert sampling_probabilities(held, "pairs", two) == {"bible en-sw": 1}
+    # The most paired language is counted among the selected pairs.
+    assert {*pair_counts(held, Sampling(languages="de,sw,ta", pivot="most"))} == {("de", "sw"), ("de", "ta")}
+
+
+def test_languages_without_text_or_pairs_are_an_error() -> None:
+    held = shards({"en": 1000, "fr": 0})
+    for languages, message in {
+        "en,sw,sv": "shards: sampling.languages=sv is not in these shards; did you mean 'sw'?",
+        "fr": "shards: sampling.languages=fr is not in these shards; valid: de, en, sw, ta",
+        "english": "sampling.languages=english: 'english' is not a language code of ISO 639 or BCP 47",
+    }.items():
+        for stream in ("text", "pairs"):
+            with pytest.raises(BadInput) as caught:
+                sampling_probabilities(held, stream, Sampling(languages=languages))
+            assert str(caught.value).startswith(message)
 
 
 def test_empty_shards_have_no_probabilities() -> None:

@@ -159,12 +159,20 @@ def test_pivot_selects_pairs_with_one_language() -> None:
     assert isinstance(planned.rules["xy_lent"], str)
 
 
+def test_languages_select_text_and_pairs() -> None:
+    planned = plan(recipe("sampling.languages=en,sw,ta"), shards_of(WORKED))
+    assert planned.text is not None
+    assert {*planned.text.probabilities} == {*TEXT} & {"en", "sw", "ta"}
+    assert {*preview(planned, "alpha").probabilities} == {("en", "sw"), ("en", "ta"), ("sw", "ta")}
+
+
 @pytest.mark.parametrize(
     ("counts", "text", "assignments", "message"),
     [
         (WORKED, {}, [], "shards: no text in these shards, which the recipe needs"),
         ({}, TEXT, [], "shards: no translation pairs in these shards"),
         (WORKED, TEXT, ["sampling.pivot=yo"], "no translation pairs with yo in these shards"),
+        (WORKED, TEXT, ["sampling.languages=en,yo"], "shards: sampling.languages=yo is not in these shards"),
         (WORKED, TEXT, ["steps=0"], "steps must be at least 1"),
     ],
 )

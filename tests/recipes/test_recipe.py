@@ -90,6 +90,16 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
             ["mrtd=off", "mlm.keep=0.6", "mlm.random=0.6"],
             "mlm.keep and mlm.random add up to more than 1. Set lower values.",
         ),
+        (
+            ["sampling.languages=de,sw", "sampling.focus=sw,ta"],
+            "sampling.focus has ta, which is not in sampling.languages=de,sw. Add it there, or set another"
+            " sampling.focus.",
+        ),
+        (
+            ["sampling.languages=de,sw", "sampling.pivot=en"],
+            "sampling.pivot has en, which is not in sampling.languages=de,sw. Add it there, or set another"
+            " sampling.pivot.",
+        ),
     ],
 )
 def test_contradictions_and_values_out_of_bounds_are_refused(assignments: list[str], message: str) -> None:

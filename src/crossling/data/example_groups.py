@@ -144,6 +144,6 @@ def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) ->
         bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
         groups = [PairGroup(name, bitexts[name], p, length) for name, p in probabilities.items()]
     if not groups:
-        expected = "text" if stream == "text" else sampling.pair_description
+        expected = sampling.text_description if stream == "text" else sampling.pair_description
         raise BadInput(f"{shards.path}: no {expected} in these shards, which the recipe needs. Tokenize some first.")
     return groups

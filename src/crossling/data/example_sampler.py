@@ -26,11 +26,10 @@ from crossling.sampling import MOST_PAIRED, Pair, Sampling
 
 def sampling_probabilities(shards: Shards, stream: str, sampling: Sampling) -> dict[str, float]:
     """Return the probability of each language (`sw`), or of each corpus in a language pair (`opus en-sw`)."""
-    check_focus(shards, sampling)
+    check_languages(shards, sampling)
     if stream == "text":
-        tokens = {language: entry["tokens"] for language, entry in shards.manifest["text"].items()}
-        return sampling.text_probabilities(tokens)
-    counts = pair_counts(shards, sampling.pivot)
+        return sampling.text_probabilities(text_counts(shards, sampling))
+    counts = pair_counts(shards, sampling)
     probabilities = sampling.pair_probabilities(counts)
     # The corpora of a language pair are sampled in proportion to their size.
     return {
@@ -45,11 +44,17 @@ def group_name(bitext: TokenizedBitext) -> str:
     return f"{bitext.corpus} {'-'.join(bitext.languages)}"
 
 
-def pair_counts(shards: Shards, pivot: str | None = None) -> dict[Pair, int]:
-    """Return the number of translation pairs of each language pair, or of those that contain the pivot."""
-    counts: Counter[Pair] = Counter()
+def text_counts(shards: Shards, sampling: Sampling) -> dict[str, int]:
+    """Return the number of tokens of each language that is used."""
+    return sampling.select({language: entry["tokens"] for language, entry in shards.manifest["text"].items()})
+
+
+def pair_counts(shards: Shards, sampling: Sampling) -> dict[Pair, int]:
+    """Return the number of translation pairs of each language pair that is used."""
+    all_counts: Counter[Pair] = Counter()
     for bitext in shards.bitexts:
-        counts[unordered_pair(bitext.languages)] += bitext.pairs
+        all_counts[unordered_pair(bitext.languages)] += bitext.pairs
+    counts, pivot = sampling.select(all_counts), sampling.pivot
     if pivot == MOST_PAIRED and counts:
         pivot = most_paired_language(counts)
     return {pair: n for pair, n in counts.items() if pivot is None or pivot in pair}
@@ -63,14 +68,15 @@ def most_paired_language(counts: Mapping[Pair, int]) -> str:
     return min(pairs, key=lambda language: (-pairs[language], language))
 
 
-def check_focus(shards: Shards, sampling: Sampling) -> None:
-    """Raise BadInput if the shards have neither text nor pairs of a language in focus."""
+def check_languages(shards: Shards, sampling: Sampling) -> None:
+    """Raise BadInput if the shards have neither text nor pairs of a language that the settings name."""
     present = {language for language, entry in shards.manifest["text"].items() if entry["tokens"]}
     present |= {language for bitext in shards.bitexts if bitext.pairs for language in bitext.languages}
-    for language in sorted(sampling.focus_languages - present):
-        raise BadInput(
-            f"{shards.path}: sampling.focus={language} is not in these shards{suggestion(language, present)}"
-        )
+    for key, languages in (("languages", sampling.language_subset), ("focus", sampling.focus_languages)):
+        for language in sorted(languages - present):
+            raise BadInput(
+                f"{shards.path}: sampling.{key}={language} is not in these shards{suggestion(language, present)}"
+            )
 
 
 def unordered_pair(languages: tuple[str, str]) -> Pair:

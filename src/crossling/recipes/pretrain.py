@@ -13,7 +13,7 @@ import torch
 from crossling.core.distributed import is_main_process, main_process_first, process_group, rank, world_size
 from crossling.core.errors import BadInput, Failed
 from crossling.core.progress import format_count, format_duration, print_status
-from crossling.data.example_sampler import pair_counts
+from crossling.data.example_sampler import pair_counts, text_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import SIZES
@@ -210,7 +210,6 @@ def _new_parameters(net: Network, new: Sequence[str]) -> list[str]:
 def _data_counts(shards: Shards, recipe: Recipe) -> dict[str, Any]:
     """Return tokens by language and pairs by language pair, for readers of the run who do not have the shards."""
     streams = {objective.stream for objective in recipe.objectives.values()}
-    text = shards.manifest["text"] if "text" in streams else {}
-    pairs = pair_counts(shards, recipe.sampling.pivot) if "pairs" in streams else {}
-    tokens = {language: entry["tokens"] for language, entry in text.items()}
-    return {"text": tokens, "pairs": [[a, b, count] for (a, b), count in pairs.items()]}
+    text = text_counts(shards, recipe.sampling) if "text" in streams else {}
+    pairs = pair_counts(shards, recipe.sampling) if "pairs" in streams else {}
+    return {"text": text, "pairs": [[a, b, count] for (a, b), count in pairs.items()]}

@@ -298,6 +298,7 @@ class Recipe:
             yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
         if self.freeze_steps and not self.model.cross_attention:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
+        yield from self.sampling.problems()
         xlco_layer = self.xlco.layer if self.xlco else None
         for key, layer in (("xlco.layer", xlco_layer), ("model.universal_layer", self.model.universal_layer)):
             if layer is not None and not 0 <= layer <= self.model.layers:

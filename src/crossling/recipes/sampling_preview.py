@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from crossling.core.errors import BadInput
 from crossling.data.batches import DataObjective
 from crossling.data.example_groups import MIN_FILL
-from crossling.data.example_sampler import check_focus, pair_counts, unordered_pair
+from crossling.data.example_sampler import check_languages, pair_counts, text_counts, unordered_pair
 from crossling.data.shards import Shards, TokenizedBitext
 from crossling.recipes.network import ObjectiveLoad
 from crossling.recipes.recipe import Recipe
@@ -72,10 +72,11 @@ def preview_text(recipe: Recipe, shards: Shards) -> SamplingPreview[str] | None:
     objectives = [each for each in recipe.objectives.values() if each.stream == "text"]
     if not objectives:
         return None
-    counts = {language: entry["tokens"] for language, entry in shards.manifest["text"].items() if entry["tokens"]}
+    check_languages(shards, recipe.sampling)
+    counts = {language: n for language, n in text_counts(shards, recipe.sampling).items() if n}
     if not counts:
-        raise BadInput(f"{shards.path}: no text in these shards, which the recipe needs. Tokenize some first.")
-    check_focus(shards, recipe.sampling)
+        needed = recipe.sampling.text_description
+        raise BadInput(f"{shards.path}: no {needed} in these shards, which the recipe needs. Tokenize some first.")
     probabilities = recipe.sampling.text_probabilities(counts)
     tokens = dict.fromkeys(probabilities, 0.0)
     for objective in objectives:
@@ -91,11 +92,11 @@ def preview_pairs(recipe: Recipe, shards: Shards) -> SamplingPreview[Pair] | Non
     objectives = [each for each in recipe.objectives.values() if each.stream == "pairs"]
     if not objectives:
         return None
-    counts = {pair: n for pair, n in pair_counts(shards, recipe.sampling.pivot).items() if n}
+    check_languages(shards, recipe.sampling)
+    counts = {pair: n for pair, n in pair_counts(shards, recipe.sampling).items() if n}
     if not counts:
         needed = recipe.sampling.pair_description
         raise BadInput(f"{shards.path}: no {needed} in these shards, which the recipe needs. Tokenize some first.")
-    check_focus(shards, recipe.sampling)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         probabilities = recipe.sampling.pair_probabilities(counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar, get_args
 
@@ -18,6 +18,7 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 MOST_PAIRED = "most"  # value of `pivot`: the language with the most pairs
 
+MAX_LISTED = 6  # languages to list in a message
 NEGLIGIBLE = 1e-12  # a smaller probability counts as never sampled
 
 Key = TypeVar("Key", str, Pair)
@@ -33,6 +34,8 @@ class Sampling:
         text_alpha: Exponent for text; 1 follows the data, 0 is uniform.
         pair_rule: Rule for pairs: temperature sampling by pair (`alpha`), M2M-100's or XY-LENT's rule by language.
         pair_alpha: Exponent of a pair; for m2m and xy_lent that of a language, 1 / T.
+        languages: Use only these languages of the shards, as codes separated by commas, and only pairs of two of them
+            [default: all].
         pivot: Use only pairs with this language: a code as `en`, or `most` for the language with the most pairs.
         relax: For m2m and xy_lent: use the closest feasible marginals if the pairs do not allow the exact ones.
         focus: Languages to adapt a model to, as codes separated by commas. Pairs with one of them belong to the focus.
@@ -45,6 +48,7 @@ class Sampling:
     text_alpha: Annotated[float, PROBABILITY] = 0.7
     pair_rule: Rule = "alpha"
     pair_alpha: Annotated[float, PROBABILITY] = 0.7
+    languages: str | None = None
     pivot: str | None = None
     relax: bool = False
     focus: str | None = None
@@ -53,18 +57,44 @@ class Sampling:
     @property
     def pair_description(self) -> str:
         """The pairs that are used, in words."""
-        if self.pivot is None:
-            return "translation pairs"
         pivot = "the language with the most pairs" if self.pivot == MOST_PAIRED else self.pivot
-        return f"translation pairs with {pivot}"
+        among = f" among {_listed(self.language_subset)}" if self.languages is not None else ""
+        return f"translation pairs{f' with {pivot}' if pivot else ''}{among}"
+
+    @property
+    def text_description(self) -> str:
+        """The text that is used, in words."""
+        return f"text in {_listed(self.language_subset)}" if self.languages is not None else "text"
+
+    @property
+    def language_subset(self) -> frozenset[str]:
+        """Canonical codes of the only languages to use. Empty if all are used."""
+        return _codes("languages", self.languages)
 
     @property
     def focus_languages(self) -> frozenset[str]:
         """Canonical codes of the languages in focus."""
-        if self.focus is None:
-            return frozenset()
-        with prefix_errors(f"sampling.focus={self.focus}"):
-            return frozenset(map(canonical_code, self.focus.split(",")))
+        return _codes("focus", self.focus)
+
+    def problems(self) -> Iterator[str]:
+        """Yield languages of other settings that are not among `languages`, each as a message."""
+        pivot = {self.pivot} if self.pivot is not None and self.pivot != MOST_PAIRED else frozenset()
+        for key, named in (("focus", self.focus_languages), ("pivot", pivot)):
+            missing = sorted(named - self.language_subset)
+            if self.languages is not None and missing:
+                yield (
+                    f"sampling.{key} has {', '.join(missing)}, which is not in sampling.languages={self.languages}."
+                    f" Add it there, or set another sampling.{key}."
+                )
+
+    def select(self, counts: Mapping[Key, int]) -> dict[Key, int]:
+        """Return the counts of the languages, or of the pairs, that `languages` allows."""
+        subset = self.language_subset
+        return {
+            key: n
+            for key, n in counts.items()
+            if self.languages is None or subset.issuperset([key] if isinstance(key, str) else key)
+        }
 
     def text_probabilities(self, tokens: Mapping[str, int]) -> dict[str, float]:
         """Return the sampling probability of each language."""
@@ -101,3 +131,18 @@ class Sampling:
             return probabilities
         share = {True: 1 - self.replay, False: self.replay}
         return {key: p * share[in_focus[key]] / mass[in_focus[key]] for key, p in probabilities.items()}
+
+
+def _codes(key: str, codes: str | None) -> frozenset[str]:
+    """Return the canonical codes in the value of a setting."""
+    if codes is None:
+        return frozenset()
+    with prefix_errors(f"sampling.{key}={codes}"):
+        return frozenset(map(canonical_code, codes.split(",")))
+
+
+def _listed(languages: Iterable[str]) -> str:
+    listed = sorted(languages)
+    return ", ".join(listed[:MAX_LISTED]) + (
+        f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
+    )
