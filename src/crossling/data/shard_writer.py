@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xxhash
@@ -24,12 +24,27 @@ from crossling.core.resumable import PARTS_FOLDER, file_fingerprint, fingerprint
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, ParallelCorpus
 from crossling.corpora.formats import Source
 from crossling.data.shards import SHARD_FORMAT, ArrayWriter, TokenizedSentences, count_sentences, map_array
-from crossling.vocabulary.vocabulary import EOS, Vocabulary
+from crossling.vocabulary.vocabulary import EOS
 
 ROWS_PER_BLOCK = 4096  # tokenized together, and never split between slices
 NO_TOKENS = "no tokens"
 KINDS = ("text", "pairs", "multi")
 EXCLUDED_PAIRS = "excluded-pairs.json"  # pairs of a multi-way corpus that another corpus has by its priority
+
+
+class LineTokenizer(Protocol):
+    """A `Vocabulary`, or the tokenizer of another model, in the form that worker processes can receive."""
+
+    @property
+    def size(self) -> int:
+        """Number of vocabulary entries."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all that determines the token IDs."""
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Convert lines to token IDs, without special tokens."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +104,17 @@ def shard_parts(corpora: Corpora) -> list[ShardPart]:
 # ---- fingerprints -------------------------------------------------------------------------------------------
 
 
-def part_key(part: ShardPart, vocabulary: Vocabulary) -> str:
+def part_key(part: ShardPart, tokenizer: LineTokenizer) -> str:
     """Fingerprint of all that determines the token IDs of a part."""
     sources = xxhash.xxh3_128()
     for source in part.sources:
         sources.update(f"{source.name} {source.digest()}\n".encode())  # the name determines language and format
-    return key_prefix(vocabulary) + sources.hexdigest()
+    return key_prefix(tokenizer) + sources.hexdigest()
 
 
-def key_prefix(vocabulary: Vocabulary) -> str:
-    """Prefix of the keys of all parts that were tokenized with this vocabulary."""
-    return f"{SHARD_FORMAT}-{vocabulary.fingerprint}-"
+def key_prefix(tokenizer: LineTokenizer) -> str:
+    """Prefix of the keys of all parts that were tokenized by this tokenizer."""
+    return f"{SHARD_FORMAT}-{tokenizer.fingerprint}-"
 
 
 def has_key_prefix(folder: Path, prefix: str) -> bool:
@@ -124,31 +139,31 @@ def slice_folder(out: Path, part: ShardPart, index: int, slices: int) -> Path:
 # ---- writing ------------------------------------------------------------------------------------------------
 
 
-def write_slice(part: ShardPart, vocabulary: Vocabulary, out: Path, index: int, slices: int) -> None:
+def write_slice(part: ShardPart, tokenizer: LineTokenizer, out: Path, index: int, slices: int) -> None:
     """Tokenize one slice of a part, unless the slice or the whole part is there already and intact."""
-    key = part_key(part, vocabulary)
+    key = part_key(part, tokenizer)
     folder = out / part.name if slices == 1 else slice_folder(out, part, index, slices)
     if any(is_intact(place, key) for place in (out / part.name, folder)):
         return
     with write_finished_folder(folder, key) as (new, entry):
-        dropped = _write_arrays(part, vocabulary, new, index, slices)
+        dropped = _write_arrays(part, tokenizer, new, index, slices)
         entry |= _describe(part, new, dropped, is_slice=slices > 1)
         if slices == 1:
             _remove_manifest(out)
 
 
-def _write_arrays(part: ShardPart, vocabulary: Vocabulary, folder: Path, index: int, slices: int) -> dict[str, int]:
+def _write_arrays(part: ShardPart, tokenizer: LineTokenizer, folder: Path, index: int, slices: int) -> dict[str, int]:
     """Write the arrays of a slice. Return the number of dropped rows by reason."""
     dropped, without_tokens = Counter[str](), 0
     with ExitStack() as stack:
-        sides = [_SideWriter(stack, folder, prefix, vocabulary.size) for prefix in part.prefixes]
+        sides = [_SideWriter(stack, folder, prefix, tokenizer.size) for prefix in part.prefixes]
         documents, blocks = (_ends_writer(stack, folder / f"{name}.npy") for name in ("documents", "blocks"))
         rows = 0
         for number, block in enumerate(part.blocks(dropped)):
             if number % slices != index:
                 continue
             lines = zip(*(row for group in block for row in group), strict=True)
-            ids_by_side = [vocabulary.encode(side) for side in lines]
+            ids_by_side = [tokenizer.encode(side) for side in lines]
             has_tokens = np.asarray([all(row) for row in zip(*ids_by_side, strict=True)])
             if isinstance(part.corpus, MultiwayCorpus):
                 has_tokens[:] = True  # line n is row n
@@ -219,9 +234,9 @@ def _ends_writer(stack: ExitStack, path: Path) -> ArrayWriter:
 # ---- joining ------------------------------------------------------------------------------------------------
 
 
-def join_slices(part: ShardPart, vocabulary: Vocabulary, out: Path, slices: int) -> None:
+def join_slices(part: ShardPart, tokenizer: LineTokenizer, out: Path, slices: int) -> None:
     """Join the slices of a part, block by block in the order of the source."""
-    key = part_key(part, vocabulary)
+    key = part_key(part, tokenizer)
     if has_key_prefix(out / part.name, key):
         return
     folders = [slice_folder(out, part, index, slices) for index in range(slices)]
@@ -229,7 +244,7 @@ def join_slices(part: ShardPart, vocabulary: Vocabulary, out: Path, slices: int)
     if len(entries) < slices:
         raise BadInput(f"{part.name}: the sources changed during tokenization. Run crossling tokenize again.")
     with write_finished_folder(out / part.name, key) as (new, entry):
-        _join_arrays(part, folders, new, vocabulary.size)
+        _join_arrays(part, folders, new, tokenizer.size)
         # Every slice has counted all lines that the reader dropped, and its own rows without tokens.
         without_tokens = sum(one["dropped"].get(NO_TOKENS, 0) for one in entries)
         dropped = entries[0]["dropped"] | ({NO_TOKENS: without_tokens} if without_tokens else {})
@@ -259,11 +274,11 @@ def _join_arrays(part: ShardPart, folders: Sequence[Path], new: Path, vocabulary
 # ---- manifest -----------------------------------------------------------------------------------------------
 
 
-def write_manifest(out: Path, vocabulary: Vocabulary, names: Sequence[str], corpora: Corpora) -> None:
+def write_manifest(out: Path, tokenizer: LineTokenizer, names: Sequence[str], corpora: Corpora) -> None:
     """Write manifest.json from the entries of the parts with these names."""
     manifest: dict[str, Any] = {
         "format": SHARD_FORMAT,
-        "vocabulary": {"size": vocabulary.size, "fingerprint": vocabulary.fingerprint},
+        "vocabulary": {"size": tokenizer.size, "fingerprint": tokenizer.fingerprint},
         **{kind: {} for kind in KINDS},
     }
     for part in sorted(set(names)):

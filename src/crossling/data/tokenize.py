@@ -22,7 +22,15 @@ from crossling.core.jobs import Job, Share, run_jobs
 from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, check_output_folder, lock_file
 from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.data import shard_writer
-from crossling.data.shard_writer import ShardPart, has_key_prefix, join_slices, key_prefix, part_key, slice_folder
+from crossling.data.shard_writer import (
+    LineTokenizer,
+    ShardPart,
+    has_key_prefix,
+    join_slices,
+    key_prefix,
+    part_key,
+    slice_folder,
+)
 from crossling.data.shards import Shards
 from crossling.vocabulary.vocabulary import Vocabulary, check_vocabulary_folder, copy_vocabulary
 
@@ -80,8 +88,36 @@ def tokenize(
         >>> shards = xl.tokenize("corpora", "vocab", "shards", workers=8)
     """
     corpora, tokenizer, out = open_corpora(corpora), Vocabulary.load(vocab), Path(out)
+    kept = _check_shards_folder(out, shard_writer.shard_parts(corpora), tokenizer, append)
+    is_complete = write_shards(corpora, tokenizer, out, vocab=Path(vocab), kept=kept, workers=workers, share=share)
+    return Shards.open(out) if is_complete else None
+
+
+def write_shards(
+    corpora: Corpora,
+    tokenizer: LineTokenizer,
+    out: Path,
+    *,
+    vocab: Path | None = None,
+    kept: Sequence[str] = (),
+    workers: int = 1,
+    share: Share | None = None,
+) -> bool:
+    """Write all parts of the corpora that are not there yet, and the manifest. See `tokenize`.
+
+    Args:
+        corpora: Corpora to tokenize.
+        tokenizer: Makes token IDs of lines.
+        out: Folder for the shards, with nothing but shards in it.
+        vocab: Folder of the vocabulary to copy into the shards.
+        kept: Parts that the folder has beside those of `corpora`.
+        workers: Worker processes.
+        share: Do only this share of the work.
+
+    Returns:
+        True if the shards are complete. False if another share is missing.
+    """
     parts = shard_writer.shard_parts(corpora)
-    kept = _check_shards_folder(out, parts, tokenizer, append)
     out.mkdir(parents=True, exist_ok=True)
     slices = {part.name: _count_slices(part) for part in parts}
     jobs = [
@@ -94,18 +130,19 @@ def tokenize(
     ]
     run_jobs("tokenize", jobs, workers, share)
     if share and not _are_all_written(out, parts, tokenizer, slices):
-        return None
+        return False
     with lock_file(out / ".joining", wait=False, remove=True) as is_alone:  # two machines may finish at once
         if not is_alone:
-            return None
+            return False
         sliced = [part for part in parts if slices[part.name] > 1]
         if sliced:
             joins = [Job(part.name, partial(join_slices, part, tokenizer, out, slices[part.name])) for part in sliced]
             run_jobs("join", joins, workers)
         _remove_temporary_files(out, parts)
-        copy_vocabulary(Path(vocab), out / "vocab")
+        if vocab is not None:
+            copy_vocabulary(vocab, out / "vocab")
         shard_writer.write_manifest(out, tokenizer, [*kept, *(part.name for part in parts)], corpora)
-    return Shards.open(out)
+    return True
 
 
 def _count_slices(part: ShardPart) -> int:
@@ -114,7 +151,7 @@ def _count_slices(part: ShardPart) -> int:
     return max(1, min(MAX_SLICES, -(-size // SLICE_BYTES)))
 
 
-def _are_all_written(out: Path, parts: Sequence[ShardPart], vocabulary: Vocabulary, slices: dict[str, int]) -> bool:
+def _are_all_written(out: Path, parts: Sequence[ShardPart], tokenizer: LineTokenizer, slices: dict[str, int]) -> bool:
     """True if no share is missing. Sources are hashed only if all folders exist: by the last machine, not by all."""
 
     def is_written(part: ShardPart, prefix: str) -> bool:
@@ -122,9 +159,9 @@ def _are_all_written(out: Path, parts: Sequence[ShardPart], vocabulary: Vocabula
         folders = [slice_folder(out, part, index, count) for index in range(count)]
         return has_key_prefix(out / part.name, prefix) or all(has_key_prefix(folder, prefix) for folder in folders)
 
-    if not all(is_written(part, key_prefix(vocabulary)) for part in parts):
+    if not all(is_written(part, key_prefix(tokenizer)) for part in parts):
         return False
-    return all(is_written(part, part_key(part, vocabulary)) for part in parts)
+    return all(is_written(part, part_key(part, tokenizer)) for part in parts)
 
 
 def _remove_temporary_files(out: Path, parts: Sequence[ShardPart]) -> None:
