@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
+from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput, Interrupted
 from crossling.evaluate.evaluate import evaluate
+from crossling.evaluate.significance import ModelPredictions, compare_models
 from crossling.finetune.finetune import finetune
-from crossling.finetune.finetune_scoring import evaluate_tuned
+from crossling.finetune.finetune_scoring import evaluate_tuned, score_predictions
 from crossling.finetune.tuned_model import TunedModel
+from crossling.report.report import report
 from crossling.report.runs import collect_runs
 from crossling.tasks import predictions, scores
+from crossling.tasks.metrics import METRICS
 from crossling.tasks.registry import DATASETS
 
 from .tiny_tasks import model_folder, write_xnli
@@ -104,6 +108,36 @@ def test_only_requested_languages_are_scored(tuned: Path, data: Path, tmp_path: 
             evaluate(str(tuned), ["xnli"], data, tmp_path / "out", **options)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"tatoeba/v1: no such folder"):
         evaluate(str(tuned), ["tatoeba"], data)
+
+
+def test_the_correlation_of_constant_predictions_is_undefined_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = [0.0, 1.5, 3.0, 4.0]
+    guesses = {"constant": [2.0] * 4, "varied": [0.5, 1.0, 3.5, 3.0]}
+    by_model = {}
+    for name, predicted in guesses.items():
+        place = {"task": "stsb", "language": "en", "split": "dev", "setting": "fine-tuned", "model": name}
+        by_model[name] = score_predictions(
+            [METRICS["spearman"], METRICS["pearson"]],
+            gold,
+            predicted,
+            ids=list("abcd"),
+            text_language="en",
+            out=tmp_path / name,
+            **place,
+        )
+        scores.add_scores(tmp_path / name / "scores.jsonl", by_model[name])
+    assert [row["value"] for row in by_model["constant"]] == [None, None]
+    assert not {"low", "high"} & by_model["constant"][0].keys()
+    assert by_model["varied"][0]["value"] == pytest.approx(80)
+    print_by_language([by_model["constant"][0], by_model["varied"][1]])
+    assert capsys.readouterr().out.count("n.a.") == 2  # of the language, and of the mean
+    folders = [tmp_path / name for name in guesses]
+    runs, _ = collect_runs(folders)
+    assert {run.name: len(run.scores) for run in runs} == {"constant": 0, "varied": 2}
+    assert compare_models([ModelPredictions(name, [tmp_path / name], {}) for name in guesses]) == []
+    assert report(folders, tmp_path / "page.html").is_file()
 
 
 def test_predictions_are_written_to_the_output_folder(tuned: Path, data: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -120,6 +122,31 @@ def test_correlations_equal_scipy(seed: int, shift: float) -> None:
     predicted = (np.array(gold) + random.normal(size=300)).round(1).tolist()
     assert METRICS["pearson"].score(gold, predicted) == pytest.approx(100 * stats.pearsonr(gold, predicted)[0])
     assert METRICS["spearman"].score(gold, predicted) == pytest.approx(100 * stats.spearmanr(gold, predicted)[0])
+
+
+def exact_correlation(x: list[float], y: list[float]) -> float:
+    """Return the Pearson correlation without any rounding before the last step."""
+    mean_x, mean_y = (sum(map(Fraction, side)) / len(side) for side in (x, y))
+    pairs = [(Fraction(a) - mean_x, Fraction(b) - mean_y) for a, b in zip(x, y, strict=True)]
+    covariance, xx, yy = sum(a * b for a, b in pairs), sum(a * a for a, _ in pairs), sum(b * b for _, b in pairs)
+    return float(covariance**2 / (xx * yy)) ** 0.5 * (1 if covariance > 0 else -1)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of scipy, for nearly constant and constant values
+@pytest.mark.parametrize(("center", "step"), [(0, 1e-13), (0, 1e-200), (0, 1e-310), (1, 1e-15), (1e6, 1e-9)])
+def test_nearly_constant_values_correlate_as_in_scipy(center: float, step: float) -> None:
+    random = np.random.default_rng(0)
+    steps = random.integers(0, 5, 50)
+    gold, predicted = (center + steps * step).tolist(), (steps + random.normal(size=50)).tolist()
+    expected = exact_correlation(gold, predicted)
+    assert 0.7 < expected < 0.95
+    assert METRICS["pearson"].score(gold, predicted) == pytest.approx(100 * expected)
+    if not center:  # else scipy rounds the mean
+        assert METRICS["pearson"].score(gold, predicted) == pytest.approx(100 * stats.pearsonr(gold, predicted)[0])
+    assert METRICS["spearman"].score(gold, predicted) == pytest.approx(100 * stats.spearmanr(gold, predicted)[0])
+    for name, correlate in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
+        assert np.isnan(METRICS[name].score(gold, [2.0] * 50))
+        assert np.isnan(correlate(gold, [2.0] * 50)[0])
 
 
 def test_scores_that_are_not_finite_are_refused() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,14 +48,19 @@ def test_statistics_add_up_and_values_accept_many_sums(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_an_empty_test_set_scores_0(name: str) -> None:
-    assert METRICS[name].score([], []) == 0.0
+def test_an_empty_test_set_scores_0_or_is_undefined(name: str) -> None:
+    expected = math.nan if name in ("pearson", "spearman") else 0.0
+    assert METRICS[name].score([], []) == pytest.approx(expected, nan_ok=True)
 
 
 def test_divisions_by_zero_give_0() -> None:
     assert proportion(np.zeros(2)) == f1(np.zeros(3)) == matthews(np.array([3, 0, 0, 0])) == 0
-    assert correlation(np.array([3, 3.0, 6.0, 3.0, 12.0, 6.0])) == 0
-    assert METRICS["pearson"].score([0.1, 0.1, 0.1], [1.0, 2.0, 3.0]) == 0
+
+
+def test_the_correlation_with_a_constant_is_undefined() -> None:
+    assert math.isnan(correlation(np.array([3, 3.0, 6.0, 3.0, 12.0, 6.0])))
+    for name in ("pearson", "spearman"):
+        assert math.isnan(METRICS[name].score([0.1, 0.1, 0.1], [1.0, 2.0, 3.0]))
 
 
 PAIRS = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)))

@@ -52,6 +52,13 @@ def test_rows_of_another_version_are_refused(tmp_path: Path, version: object) ->
         scores.read_scores(path)
 
 
+def test_an_undefined_value_is_null_and_in_no_mean(tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl"
+    scores.add_scores(path, [row(value=None), row(language="de")])
+    assert [each["value"] for each in scores.read_scores(path)] == [None, 50]
+    assert [each.by_layer for each in scores.summarize_layers(scores.read_scores(path))] == [{1: 50}]
+
+
 def test_nan_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         scores.add_scores(tmp_path / "scores.jsonl", [row(value=float("nan"))])

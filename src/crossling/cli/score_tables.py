@@ -29,7 +29,7 @@ def print_by_language(rows: Sequence[Row]) -> None:
         for language, split in dict.fromkeys((row["language"], row.get("split", "test")) for row in own):
             here = [row for row in own if (row["language"], row.get("split", "test")) == (language, split)]
             values = ([row["value"] for row in here if (row["metric"], row["protocol"]) == key] for key in columns)
-            cells = (f"{fmean(column):.1f}" if column else "" for column in values)
+            cells = (_mean_cell(column) for column in values)
             table.add_row(language if split == "test" else f"{language} ({split})", *cells)
         for split in dict.fromkeys(score.measure.split for score in scores):
             means = {
@@ -37,20 +37,28 @@ def print_by_language(rows: Sequence[Row]) -> None:
                 for score in scores
                 if score.measure.split == split and score.measure.metric != QA_MEAN
             }
-            _add_means(table, split, [means[key] for key in columns if key in means])
+            _add_means(table, split, [means.get(key) for key in columns])
         Console().print(table)
         for metric, signature in dict.fromkeys((row["metric"], row["signature"]) for row in own if "signature" in row):
             print(f"{metric}: {signature}")
 
 
-def _add_means(table: Table, split: str, scores: Sequence[TaskScore]) -> None:
+def _mean_cell(values: Sequence[float | None]) -> str:
+    defined = [value for value in values if value is not None]
+    if len(defined) < len(values):
+        return "n.a."
+    return f"{fmean(defined):.1f}" if values else ""
+
+
+def _add_means(table: Table, split: str, columns: Sequence[TaskScore | None]) -> None:
     table.add_section()
-    label = f"mean of {scores[0].coverage}" + ("" if split == "test" else f" ({split})")
-    table.add_row(label, *(f"[bold]{score.mean:.1f}[/]" for score in scores))
-    seeds = len(scores[0].seeds.values)
+    first = next(score for score in columns if score is not None)
+    label = f"mean of {first.coverage}" + ("" if split == "test" else f" ({split})")
+    table.add_row(label, *(f"[bold]{score.mean:.1f}[/]" if score else "n.a." for score in columns))
+    seeds = len(first.seeds.values)
     if seeds > 1:
-        table.add_row(f"median of {seeds} seeds", *(f"{score.seeds.median:.1f}" for score in scores))
-        table.add_row("deviation", *(f"{score.seeds.deviation:.2f}" for score in scores))
+        table.add_row(f"median of {seeds} seeds", *(f"{score.seeds.median:.1f}" if score else "" for score in columns))
+        table.add_row("deviation", *(f"{score.seeds.deviation or 0:.2f}" if score else "" for score in columns))
 
 
 def print_means(rows: Sequence[Row]) -> None:

@@ -125,8 +125,11 @@ def _compare(
 ) -> ModelComparison | None:
     (task, split, variant, metric), first, second = key, first_model[key], second_model[key]
     value = _value(task, metric)
+    if value is None:
+        return None
     common = [code for code in first if code in second and first[code].ids == second[code].ids]
-    if value is None or not common:
+    common = [code for code in common if all(_is_defined(value, side[code]) for side in (first, second))]
+    if not common:
         return None
     blocks: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for code in common:
@@ -149,6 +152,10 @@ def _compare(
         difference=difference,
         by_language=dict(zip(order, by_language, strict=True)),
     )
+
+
+def _is_defined(value: ValueFunction, examples: ExampleStatistics) -> bool:
+    return bool(np.isfinite(value(examples.statistics_NS.sum(axis=0))))
 
 
 def _value(task: str, label: str) -> ValueFunction | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -302,12 +303,13 @@ def score_predictions(
     rows = []
     for metric in metrics:
         statistics_NS = statistics[metric.label]
-        low, high = bootstrap_interval(metric.value, statistics_NS)
+        value = float(metric.value(statistics_NS.sum(axis=0)))
+        low, high = (None, None) if math.isnan(value) else bootstrap_interval(metric.value, statistics_NS)
         score = Score(
             protocol=metric.protocol,
             metric=metric.name,
             examples=len(statistics_NS),
-            value=float(metric.value(statistics_NS.sum(axis=0))),
+            value=None if math.isnan(value) else value,
             low=low,
             high=high,
             **{name: value(metric) if callable(value) else value for name, value in fields.items()},

@@ -11,6 +11,7 @@ The selection names the checkpoint that becomes the model:
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -239,7 +240,8 @@ class FinetuneRun(ModelTraining[TunedInfo, FinetuneSettings]):
         for language in languages:
             predictions = tuned.predict(dev[language], features=self.dev_features[language])
             gold = self.data.dataset.gold_labels(dev[language], "dev", language)
-            scores[language] = metric.score(gold, predictions, language)
+            value = metric.score(gold, predictions, language)
+            scores[language] = 0.0 if math.isnan(value) else value  # constant predictions: no correlation
         return scores
 
     def _build_dev_features(self, languages: Sequence[str]) -> None:

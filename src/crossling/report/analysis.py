@@ -163,10 +163,10 @@ def task_scores(rows: Iterable[ScoreRow], both_directions: bool = False) -> list
 
     Measures with layers are reported at their best layer. Tatoeba is also reported by the papers' lists of languages.
     QA tasks get an additional score, the mean of F1 and exact match. MLQA with a question in another language than the
-    text (`de-en`) is excluded from the mean.
+    text (`de-en`) is excluded from the mean. Undefined scores are skipped.
     """
     groups: dict[Measure, dict[int | None, list[ScoreRow]]] = defaultdict(lambda: defaultdict(list))
-    rows = list(rows)
+    rows = [row for row in rows if row["value"] is not None]
     # `coverage` reports the languages that are absent from a list.
     listed = ({**row, "task": row["task"].split(" ")[0]} for row in group_by_paper_list(rows))
     for row in (*rows, *listed):

@@ -139,7 +139,8 @@ def _difference(values_2L: np.ndarray) -> np.ndarray:
 
 def _confidence_interval(values_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(values_R, [tail, 1 - tail], axis=0)
+    # A small sample may repeat one example, whose correlation is undefined.
+    low, high = np.nanquantile(values_R, [tail, 1 - tail], axis=0)
     return low, high
 
 

@@ -3,7 +3,7 @@
 Chunks are those of seqeval 0.0.12, the release that XTREME used. The first letter of a tag is its prefix (B, I, E, S or
 another letter), and the text after its last hyphen its type. A POS tag has no hyphen: NOUN has the prefix N and the
 type NOUN, and a run of equal tags is one chunk. SCONJ and SYM are exceptions, since their prefix S makes each tag a
-chunk. (Releases since 0.0.16 remove the first letter from the type: CCONJ and SCONJ become equal, and X is never found.)
+chunk. (Releases since 0.0.16 remove the first letter from the type: CCONJ equals SCONJ, and X is never found.)
 """
 # N examples, S statistics
 
@@ -71,11 +71,12 @@ def _moments(x_N: np.ndarray, y_N: np.ndarray) -> np.ndarray:
 
 
 def _standardize(values_N: np.ndarray) -> np.ndarray:
-    deviation = values_N.std() if len(values_N) else 0.0
-    centered_N = values_N - values_N.mean() if len(values_N) else values_N
-    # The deviation of a constant may be a rounding error.
-    is_constant = deviation <= 1e-12 * max(1.0, float(np.abs(values_N).max(initial=0)))
-    return 0 * centered_N if is_constant else centered_N / deviation
+    """Return values of mean 0 and deviation 1, or zeros if all values are equal."""
+    if len(values_N) == 0 or (values_N == values_N[0]).all():
+        return np.zeros_like(values_N)
+    centered_N = values_N - values_N.mean()
+    centered_N /= np.abs(centered_N).max()  # the square of a tiny difference would be 0
+    return np.asarray(centered_N / centered_N.std())
 
 
 def chunk_statistics(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], language: str) -> np.ndarray:  # noqa: ARG001
@@ -173,7 +174,9 @@ _CMRC_PUNCTUATION = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；�
 _CHINESE_OR_OTHER = re.compile("[\u4e00-\u9fa5]|[^\u4e00-\u9fa5]+")
 # NLTK's tokenizer, which the program uses for other scripts: punctuation and English clitics are words of their own. A
 # comma within a number is not, and of single full stops only the last is.
-_NLTK_APART = r"""[«»“‘„”;@#$%&?!()\[\]{}<>"]|,(?!\d)|\.{2,}|\.(?=[\])}>"'»” ]*\Z)|n't\b|'(?:s|m|d|ll|re|ve)\b|'(?!\w)"""
+_NLTK_APART = (
+    r"""[«»“‘„”;@#$%&?!()\[\]{}<>"]|,(?!\d)|\.{2,}|\.(?=[\])}>"'»” ]*\Z)|n't\b|'(?:s|m|d|ll|re|ve)\b|'(?!\w)"""
+)
 _NLTK_WORDS = re.compile(rf"{_NLTK_APART}|(?:(?!{_NLTK_APART})\S)+")
 
 

@@ -33,11 +33,11 @@ class Metric:
         return f"{self.protocol}/{self.name}"
 
     def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str = "en") -> float:
-        """Return the value for a test set, in percent."""
+        """Return the value for a test set, in percent. NaN if it is undefined: the correlation with a constant."""
         return float(self.value(self.statistics(gold, predicted, language).sum(axis=0)))
 
 
-# Functions of summed statistics, in percent. A division by zero gives 0.
+# Functions of summed statistics, in percent. A division by zero gives 0, except for correlations.
 
 
 def proportion(sums_S: np.ndarray) -> np.ndarray:
@@ -57,10 +57,10 @@ def matthews(sums_S: np.ndarray) -> np.ndarray:
 
 
 def correlation(sums_S: np.ndarray) -> np.ndarray:
-    """Return the Pearson correlation of [1, x, y, xx, yy, xy]. 0 if x or y is constant."""
+    """Return the Pearson correlation of [1, x, y, xx, yy, xy]. NaN if x or y is constant, as in scipy."""
     n, x, y, xx, yy, xy = np.moveaxis(sums_S.astype(float), -1, 0)
-    variance = (n * xx - x * x) * (n * yy - y * y)
-    return _percent(n * xy - x * y, np.sqrt(np.maximum(variance, 0)))
+    variance = np.maximum((n * xx - x * x) * (n * yy - y * y), 0)
+    return np.where(variance > 0, _percent(n * xy - x * y, np.sqrt(variance)), np.nan)
 
 
 def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

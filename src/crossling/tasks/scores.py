@@ -29,6 +29,8 @@ _NO_IDENTITY = {"version", *_RESULT_KEYS}  # the other keys identify a score
 class Score:
     """One score with everything needed to compare it. Fields that do not apply are None, and absent from the row.
 
+    A `value` of None is in the row as null: the metric is undefined, such as the correlation with a constant.
+
     For question answering, `language` is "C-Q" if contexts are in C and questions in another language Q.
     """
 
@@ -38,7 +40,7 @@ class Score:
     metric: str
     language: str
     examples: int
-    value: float  # percent, 0 to 100
+    value: float | None  # percent, 0 to 100; None if undefined
     direction: str | None = None
     layer: int | None = None
     pooling: str | None = None
@@ -60,7 +62,10 @@ class Score:
         """Return the row of scores.jsonl."""
         values = asdict(self)
         order = [name for name in values if name not in _RESULT_KEYS] + list(_RESULT_KEYS)
-        return {"version": SCORES_FORMAT, **{name: values[name] for name in order if values[name] is not None}}
+        return {
+            "version": SCORES_FORMAT,
+            **{name: values[name] for name in order if name == "value" or values[name] is not None},
+        }
 
 
 def read_scores(path: Path) -> list[ScoreRow]:
@@ -156,7 +161,7 @@ def summarize_layers(rows: Sequence[ScoreRow]) -> list[LayerSummary]:
     names = [field.name for field in fields(LayerSummary) if field.name != "by_layer"]
     groups: dict[tuple[Any, ...], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if "layer" in row:
+        if "layer" in row and row["value"] is not None:
             groups[tuple((defaults | row)[name] for name in names)][row["layer"]].append(row["value"])
     return [
         LayerSummary(
@@ -179,6 +184,8 @@ def _find_problem(row: Any) -> str | None:
             return f"expected text under {name!r}"
     for name in ("value", *(name for name in ("low", "high") if name in row)):
         number = row.get(name)
+        if name == "value" and name in row and number is None:  # undefined
+            continue
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             return f"expected a finite number under {name!r}"
     if "layer" in row and type(row["layer"]) is not int:
