@@ -247,6 +247,15 @@ def test_the_first_and_last_rows_with_probes_are_compared(tmp_path: Path) -> Non
     assert [change.is_worse for change in (gain, loss, learned)] == [False, True, False]
 
 
+def test_a_loss_that_is_not_finite_gives_no_change(tmp_path: Path) -> None:
+    metrics = written(
+        tmp_path,
+        {"step": 0, "probe/loss/sw/mlm": 5.0, "probe/loss/de/mlm": None, "probe/loss/fr/mlm": 4.0},
+        {"step": 9, "probe/loss/sw/mlm": None, "probe/loss/de/mlm": 5.0, "probe/loss/fr/mlm": 3.0},
+    )
+    assert [change.language for change in probes.read_probe_changes(metrics)] == ["fr"]
+
+
 def test_one_row_gives_no_changes(tmp_path: Path) -> None:
     assert (
         probes.read_probe_changes(written(tmp_path, {"step": 0, "probe/retrieval": 1.0}, {"step": 2, "loss": 1.0}))

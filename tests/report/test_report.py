@@ -148,13 +148,13 @@ def test_short_names(tmp_path: Path) -> None:
 
 
 def test_unfinished_run(tmp_path: Path) -> None:
-    write_run(tmp_path / "one", {"loss": 1.0, "mlm": float("nan")})
+    write_run(tmp_path / "one", {"loss": 1.0, "mlm": float("nan"), "tlm": None})
     with (tmp_path / "one/metrics.jsonl").open("a") as file:
         file.write('{"step": 40, "lo')
     scores.add_scores(tmp_path / "one/scores.jsonl", [row("one", 0, 1.0)])
     [run], _ = collect_runs([tmp_path / "one"])
     assert (run.name, len(run.metrics), len(run.rows), run.recipe["seed"]) == ("one", 3, 1, 7)
-    assert "mlm" not in run.metrics[0]
+    assert not {"mlm", "tlm"} & {*run.metrics[0]}
 
 
 def test_invalid_folders(tmp_path: Path, folder: Path) -> None:

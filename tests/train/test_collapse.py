@@ -15,7 +15,7 @@ import torch
 from crossling.core.errors import Interrupted
 from crossling.data.batches import Batches, StepWork
 from crossling.data.shards import Shards
-from crossling.recipes import veco
+from crossling.recipes import veco, xlm_r
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
 from crossling.train import health
@@ -78,6 +78,54 @@ def test_losing_half_of_the_bound_gives_a_warning(form: Callable[..., Row], best
     [message] = messages(rows)
     assert message.startswith("step 1550: ")
     assert f"has lost more than half of what it had learned: {0.49 * best:.2f} nats, at best {best:.2f}" in message
+
+
+@pytest.mark.parametrize(
+    ("form", "found"),
+    [(lambda step: row(step, bound=-1384.0), "mlm"), (lambda step: contrastive_row(step, -3.0), "xlco")],
+)
+def test_a_loss_that_stays_above_chance_gives_a_warning(form: Callable[[int], Row], found: str) -> None:
+    rows = [form(step) for step in steps(50, 3000)]
+    message = messages(rows, warmup=10_000)[0]
+    assert message.startswith(f"step 550: {found} has diverged or not started to learn. Its loss is")
+    assert f"guessing costs {LOG_VOCABULARY if found == 'mlm' else LOG_CANDIDATES:.4g}. Start again with" in message
+
+
+def test_a_discriminator_far_above_an_even_guess_gives_a_warning() -> None:
+    [message] = messages(row(step, ratio=20.0) for step in steps(50, 3000))
+    assert message.startswith("step 550: mrtd has diverged")
+    assert "guessing costs 0.6931" in message
+
+
+@pytest.mark.parametrize(
+    ("rows", "warmup", "diverged"),
+    [
+        ([row(30, -50.0)], 10, True),
+        ([row(30, -50.0)], 100, False),  # within the warm-up
+        ([row(10, -50.0), row(20, -50.0), row(30, -50.0)], 100, True),
+        ([row(10, -50.0), row(20, 1.0), row(30, -0.2)], 10, False),
+        ([{"step": 30, "skipped": 30}], 10, True),
+    ],
+)
+def test_a_short_run_that_ends_above_chance_gives_a_warning(rows: list[Row], warmup: int, diverged: bool) -> None:
+    monitor = CollapseMonitor(WEIGHTS, warmup, token_frequency)
+    assert messages(rows[:-1], monitor) == []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        monitor.check(rows[-1], is_last=True)
+    assert (len(caught) == 1) == monitor.has_diverged == diverged
+    resumed = CollapseMonitor(WEIGHTS, warmup, token_frequency)
+    resumed.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
+    assert resumed.has_diverged == diverged
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_a_loss_that_is_not_finite_gives_a_warning_at_once(value: float) -> None:
+    rows = [row(50) | {"mlm": value, "loss": value}, row(100) | {"loss": value}]
+    assert [message.partition(". ")[0] for message in messages(rows)] == [
+        f"step 50: mlm is {value}",
+        f"step 50: loss is {value}",
+    ]
 
 
 def test_a_discriminator_that_guesses_again_gives_a_warning() -> None:
@@ -229,6 +277,23 @@ def test_a_run_that_cannot_learn_warns_once_per_term_even_if_resumed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Batches, "__getitem__", interrupting)
         assert warnings_of(recipe, shards, tmp_path / "stopped") == whole
+
+
+@pytest.mark.parametrize(("changes", "found"), [(["lr=100"], "mlm"), (["mlm.weight=1e308", "steps=4"], "the")])
+def test_a_run_that_diverges_is_not_called_trained(
+    changes: list[str],
+    found: str,
+    small_model: list[str],
+    shards: Shards,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ["optimizer.warmup=2", "steps=20", "log_every=4", "mlm.tokens=192", "mlm.length=32"]
+    recipe = xlm_r("tiny").set([*small_model, *small, *changes])
+    assert {message.split()[2] for message in warnings_of(recipe, shards, tmp_path / "run")} == {found}
+    assert warnings_of(recipe, shards, tmp_path / "run") == []  # it is finished
+    ends = [line for line in capsys.readouterr().err.splitlines() if "FLOPs" in line]
+    assert [end.startswith(f"no usable model after {recipe.steps} steps: ") for end in ends] == [True, True]
 
 
 def test_both_sides_of_cross_attention_are_checked(

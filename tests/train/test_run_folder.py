@@ -117,6 +117,13 @@ def test_truncation_removes_later_rows_and_a_truncated_one(tmp_path: Path) -> No
     assert steps(run) == [2, 4, 6]
 
 
+def test_values_that_are_not_finite_are_null(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path, RECIPE, "abc")
+    run.log({"step": 2, "loss": float("inf"), "mlm": float("nan"), "lr": 0.5})
+    run.close()
+    assert run.metrics.read_text() == '{"step": 2, "loss": null, "mlm": null, "lr": 0.5}\n'
+
+
 @pytest.mark.parametrize("junk", ["7", "[]", "null", '{"loss": 1}', '{"step": "x"}', ""])
 def test_rows_without_a_step_are_removed(junk: str, tmp_path: Path) -> None:
     run = RunFolder(tmp_path, RECIPE, "abc")

@@ -145,7 +145,7 @@ def read_probe_changes(metrics: Path) -> list[ProbeChange]:
         return []
     first, last = probed[0], probed[-1]
     changes = []
-    for key in (key for key in first if key in last):
+    for key in (key for key in first if None not in (first[key], last.get(key))):  # None: the loss was not finite
         kind, language, term = (*key.split("/"), "", "")[:3]
         changes.append(
             ProbeChange(kind=kind, language=language or "mean", term=term, before=first[key], after=last[key])

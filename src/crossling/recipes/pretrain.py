@@ -125,7 +125,7 @@ def _train(
         enable_gradient_checkpointing(net)
     cost = TrainingCost(flops_per_token(recipe, net, objective_loads(batches)), describe_machine(device))
     try:
-        Trainer(
+        trainer = Trainer(
             net,
             objectives=recipe.objectives,
             batches=batches,
@@ -140,12 +140,14 @@ def _train(
             unfrozen=_new_parameters(net, new),
             parallel=recipe.parallel,
             resampling=resampling,
-        ).fit()
+        )
+        trainer.fit()
     except torch.OutOfMemoryError:
         raise Failed(f"{device.type}: out of memory. {_memory_hint(recipe)}") from None
     if is_main_process():
         run.write_cost(cost.summary(recipe.steps))
-        print_status(f"trained {recipe.steps:,} steps: {_summarize(cost)}")
+        result = "no usable model after" if trainer.has_diverged else "trained"
+        print_status(f"{result} {recipe.steps:,} steps: {_summarize(cost)}")
     return net
 
 

@@ -306,7 +306,7 @@ def _read_metrics(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-            numbers = {name: value for name, value in row.items() if math.isfinite(value)}
+            numbers = {name: value for name, value in row.items() if value is not None and math.isfinite(value)}
             rows.append({"step": row["step"], **numbers})
         except (json.JSONDecodeError, AttributeError, KeyError, TypeError):
             raise BadInput(f"{path}: line {number}: expected numbers with a 'step'. Remove the line.") from None

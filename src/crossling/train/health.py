@@ -3,6 +3,10 @@
 GradientNormGuard skips steps whose gradient is not finite or far above its running mean. DiscriminatorGuard ends a run
 whose discriminator has lost what it had learned. CollapseMonitor warns, in every run, of these signs:
 
+not finite A loss term, or their weighted sum, is not finite. It is reported at once.
+diverged   A loss is more than 1.1 times that of equal scores for all answers. That is the logarithm of the vocabulary
+           size, of the number of candidates, or of 2 for a discriminator. It is also reported where a run ends.
+
 chance     2,000 steps after the warm-up a prediction is hardly better than the most frequent token, which a healthy
            network leaves behind within some hundred steps. The limit is 1.25 times as often correct, because the
            frequency is estimated on a sample. For contrastive learning: the bound on mutual information, log |N| - L,
@@ -15,8 +19,8 @@ guessing   A discriminator that was better than guessing has the loss of guessin
 copies     Fewer than 1 in 200 tokens are replaced. At a masking rate of 15% the generator is then correct 29 times of
            30, which no text allows.
 
-A sign must show in three consecutive rows and for 500 steps. It is reported once in a run. Not detected: contrastive
-learning that distinguishes new keys from old ones by the drift of the encoder, which reads as perfect.
+The other signs must show in three consecutive rows and for 500 steps. Each is reported once in a run. Not detected:
+contrastive learning that distinguishes new keys from old ones by the drift of the encoder, which reads as perfect.
 
 The loss of guessing: where a fraction r of the tokens is replaced, the best constant answer costs the entropy
 H(r) = -(r ln r + (1-r) ln(1-r)) per token. A collapsed discriminator first costs more and then settles within 0.5% of
@@ -53,11 +57,13 @@ RECENT_WEIGHT, MAX_RECENT_SKIPS = 0.02, 0.5  # weight of one step in the recent 
 LEARNED, LOST = 0.95, 0.99  # fractions of the loss of guessing
 ROWS, STEPS = 3, 500  # consecutive rows of metrics, and steps, that a sign must last
 
+MAX_CHANCE_RATIO = 1.1  # loss relative to that of equal scores for all answers
 CHANCE_STEPS = 2000  # after the warm-up
 CHANCE_RATIO = 1.25  # accuracy relative to the most frequent token
 MIN_BOUND = 0.01  # fraction of the largest possible bound
 LOST_BOUND, MIN_BEST_BOUND = 0.5, 1.0  # fraction of the best bound; nats that the best one must have had
 MIN_REPLACED = 0.005  # fraction of all tokens
+_LOWER_LR = "Start again with a lower lr, a longer optimizer.warmup or a lower optimizer.clip."
 FREQUENCY_SAMPLE = 20_000  # positions from which the frequency of the most frequent token is estimated
 
 
@@ -200,33 +206,63 @@ class CollapseMonitor:
         self.learned: list[str] = []  # discriminators that were better than guessing
         self.signs: dict[str, list[int]] = {}  # first step of each sign, and the number of rows since
         self.warned: list[str] = []
+        self.has_diverged = False  # in the last row
 
-    def check(self, row: Mapping[str, float]) -> None:
-        """Read one row of metrics, and warn of signs that last."""
+    def check(self, row: Mapping[str, float], *, is_last: bool = False) -> None:
+        """Read one row of metrics, and warn of signs that last, or that end the run."""
         step = int(row["step"])
-        if step <= self.warmup:
-            return
-        for term in self.terms:
-            if term not in row:
-                continue
+        terms = [term for term in self.terms if term in row]
+        self.has_diverged = bool(self.terms) and not terms  # every step was skipped
+        if is_last and self.has_diverged:
+            self._warn("skipped", step, f"the last steps were all skipped for their gradients. {_LOWER_LR}")
+        for term in (*terms, "loss"):
+            if not math.isfinite(row.get(term, 0.0)):
+                self.has_diverged = True
+                self._warn(f"{term} finite", step, f"{term} is {row[term]}. {_LOWER_LR}")
+        for term in terms:
             found = {f"{term} {sign}": message for sign, message in self._find_signs(term, row, step)}
             for sign in [sign for sign in self.signs if sign.startswith(f"{term} ") and sign not in found]:
                 del self.signs[sign]
             for sign, message in found.items():
                 history = self.signs.setdefault(sign, [step, 0])
                 history[1] += 1
-                if history[1] >= ROWS and step - history[0] >= STEPS and sign not in self.warned:
-                    self.warned.append(sign)
-                    warnings.warn(f"step {step}: {message}", stacklevel=2)
+                lasts = history[1] >= ROWS and step - history[0] >= STEPS
+                if sign == f"{term} diverged":
+                    lasts = lasts or (is_last and (history[1] >= ROWS or step > self.warmup))
+                    self.has_diverged |= lasts
+                if lasts:
+                    self._warn(sign, step, message)
+
+    def _warn(self, sign: str, step: int, message: str) -> None:
+        if sign not in self.warned:
+            self.warned.append(sign)
+            warnings.warn(f"step {step}: {message}", stacklevel=3)
 
     def _find_signs(self, term: str, row: Mapping[str, float], step: int) -> Iterator[tuple[str, str]]:
         """Yield the signs in a row, each with its message."""
+        yield from self._check_divergence(term, row)
+        if step <= self.warmup:
+            return
         if f"{term}_bound" in row:
             yield from self._check_bound(term, row[f"{term}_bound"])
             if step > self.warmup + CHANCE_STEPS:
                 yield from self._check_chance(term, row)
         if row.get(f"{term}_replaced", 1.0) < 1:
             yield from self._check_discriminator(term, row[term], row[f"{term}_replaced"])
+
+    def _check_divergence(self, term: str, row: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        if f"{term}_bound" in row:
+            chance = row[term] + row[f"{term}_bound"]  # log |V| or log |N|
+        elif f"{term}_replaced" in row:
+            chance = math.log(2)
+        else:
+            return
+        if row[term] > MAX_CHANCE_RATIO * chance:
+            yield (
+                "diverged",
+                f"{term} has diverged or not started to learn. Its loss is {row[term]:.4g}, guessing costs"
+                f" {chance:.4g}. {_LOWER_LR}",
+            )
 
     def _check_bound(self, term: str, bound: float) -> Iterator[tuple[str, str]]:
         best = self.best_bounds[term] = max(bound, self.best_bounds.get(term, bound))
@@ -276,13 +312,15 @@ class CollapseMonitor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint: a resumed run repeats no warning."""
-        return {"best_bounds": self.best_bounds, "learned": self.learned, "signs": self.signs, "warned": self.warned}
+        state = {"best_bounds": self.best_bounds, "learned": self.learned, "signs": self.signs, "warned": self.warned}
+        return state | {"has_diverged": self.has_diverged}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""
         self.best_bounds, self.learned = {**state["best_bounds"]}, [*state["learned"]]
         self.signs = {sign: [*history] for sign, history in state["signs"].items()}
         self.warned = [*state["warned"]]
+        self.has_diverged = state.get("has_diverged", False)  # absent in checkpoints of version 0.1
 
 
 def most_frequent_token_share(batches: Iterable[Batch]) -> float | None:

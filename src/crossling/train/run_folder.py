@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,9 +113,10 @@ class RunFolder:
                 new.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
 
     def log(self, row: dict[str, Any]) -> None:
-        """Append a row of metrics, also to tensorboard if it is installed."""
+        """Append a row of metrics, also to tensorboard if it is installed. JSON has null for a non-finite value."""
+        values = {name: value if math.isfinite(value) else None for name, value in row.items()}
         with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(values, allow_nan=False) + "\n")
         if self._tensorboard is not None:
             for name, value in row.items():
                 self._tensorboard.add_scalar(name, value, row["step"])

@@ -243,10 +243,15 @@ class Trainer:
         if self._is_probe_due:
             row |= self._run_probe()
         self._write(row)
-        self.collapse.check(row)
+        self.collapse.check(row, is_last=self.step == self.schedule.steps)
         if self.discriminator_guard is not None:
             self.discriminator_guard.check(row)
         return row
+
+    @property
+    def has_diverged(self) -> bool:
+        """True if the last row of metrics shows a loss above chance, or none that is finite."""
+        return self.collapse.has_diverged
 
     def _describe(self, row: Mapping[str, float]) -> str:
         """Return the status line: the loss terms of each objective, or their mean if it has more than two."""
