@@ -204,13 +204,11 @@ def draw_robust_sampling() -> str:
     """Draw the best response to the losses of nine corpora of equal size."""
     losses = {str(group): float(loss) for group, loss in enumerate(GROUP_LOSSES)}
     p = dict.fromkeys(losses, 1 / len(losses))
-    # No corpus falls below the least p of all. A rare corpus of average loss keeps that bound out of the picture.
-    p["rare"], losses["rare"] = 1e-6, float(GROUP_LOSSES.mean())
     with new_figure(520, 280) as figure:
         axes = figure.subplots()
         for rho, colour in RHOS.items():
-            q = best_response(p, losses, rho, floor=0.2)
-            ratios = [q[group] / p[group] for group in p if group != "rare"]
+            q = best_response(p, losses, rho)
+            ratios = [q[group] / p[group] for group in p]
             axes.plot(GROUP_LOSSES, ratios, "o-", color=colour, markersize=4, linewidth=2)
             name_line(axes, f"ρ = {rho}", (GROUP_LOSSES[-1], ratios[-1]), colour)
         axes.axhline(1, color=GREY, linestyle=":", linewidth=1.2)

@@ -171,7 +171,7 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_dro_is_turned_on_as_a_part_or_by_one_of_its_settings(full_recipe: Recipe) -> None:
     assert full_recipe.dro is None
-    assert full_recipe.set(["dro=on"]).dro == DRO(times=10, rho=0.05, floor=0.2, baseline=None)
+    assert full_recipe.set(["dro=on"]).dro == DRO(times=10, rho=0.05, floor=0.0, baseline=None)
     assert full_recipe.set(["dro.rho=0.2"]).dro == DRO(rho=0.2)
     assert full_recipe.set(["dro.rho=0.2", "dro=off"]).dro is None
 
@@ -188,7 +188,7 @@ def test_dro_is_read_back(full_recipe: Recipe, tmp_path: Path) -> None:
         (["dro.times=0"], "dro.times must be at least 1"),
         (["dro.rho=-0.1"], "dro.rho must be at least 0"),
         (["dro.floor=1.5"], "dro.floor must be at least 0 and at most 1"),
-        (["dro.times=8"], "dro.times is 8 and steps only 7. Set a lower dro.times"),
+        (["dro.times=7"], "dro.times is 7 and steps only 7. Set a lower dro.times"),
         (["dro.times=3", "trtd=off", "xlco=off"], "no objective reads any. Set tlm=on or trtd=on"),
     ],
 )

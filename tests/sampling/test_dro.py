@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from crossling.sampling import GroupLosses, best_response
 
@@ -46,13 +48,43 @@ def test_best_response_inside_the_ball_is_the_closed_form(rho: float, shift: flo
     assert best_response(P, losses, rho) == pytest.approx(expected, abs=1e-7)
 
 
-@given(SOME_LOSSES, st.floats(1e-4, 5))
-def test_probabilities_sum_to_1_and_are_above_0(losses: list[float], rho: float) -> None:
+@pytest.mark.parametrize("rho", [0.01, 0.3, 2.0, 50.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_best_response_is_the_supremum_of_equation_3(rho: float, seed: int) -> None:
+    """A general solver finds the same supremum. At rho = 50 the whole simplex is in the ball."""
+    rng = np.random.default_rng(seed)
+    p_G, loss_G = rng.dirichlet(np.ones(5)), rng.uniform(0.1, 10, 5)
+    found = minimize(
+        lambda q_G: -q_G @ loss_G,
+        p_G,
+        bounds=[(0, 1)] * 5,
+        constraints=[
+            {"type": "eq", "fun": lambda q_G: q_G.sum() - 1},
+            {"type": "ineq", "fun": lambda q_G: rho - p_G @ (q_G / p_G - 1) ** 2 / 2},
+        ],
+        options={"maxiter": 500, "ftol": 1e-10},
+    )
+    assert found.success
+    q = best_response(dict(zip("abcde", p_G, strict=True)), dict(zip("abcde", loss_G, strict=True)), rho)
+    assert np.array([*q.values()]) @ loss_G == pytest.approx(-found.fun, rel=1e-5)
+    assert [*q.values()] == pytest.approx(found.x.tolist(), abs=2e-3)
+
+
+def test_easy_groups_can_get_the_probability_0() -> None:
+    """Group a is the easiest; b would fall below a, the least first probability."""
+    q = best_response(P, LOSSES, rho=3)
+    assert q["a"] == q["b"] == 0
+    assert chi2(q, P) == pytest.approx(3)
+    assert best_response(P, LOSSES, rho=50) == {"a": 0, "b": 0, "c": 0, "d": pytest.approx(1)}
+
+
+@given(SOME_LOSSES, st.floats(1e-4, 5), st.sampled_from([0.0, 0.2]))
+def test_probabilities_sum_to_1_and_with_a_floor_are_above_0(losses: list[float], rho: float, floor: float) -> None:
     p, by_group = uniform(losses)
-    q = best_response(p, by_group, rho)
+    q = best_response(p, by_group, rho, floor=floor)
     assert [*q] == [*p]
     assert sum(q.values()) == pytest.approx(1)
-    assert all(value > 0 for value in q.values())
+    assert all(value > 0 if floor else value >= 0 for value in q.values())
 
 
 @given(SOME_LOSSES, st.floats(1e-4, 5))
@@ -65,17 +97,17 @@ def test_harder_groups_are_never_sampled_less(losses: list[float], rho: float) -
 
 def test_distance_is_rho_where_no_floor_binds() -> None:
     for rho in (0.001, 0.01, 0.05, 0.1):
-        assert chi2(best_response(P, LOSSES, rho, floor=0.0), P) == pytest.approx(rho, rel=1e-6)
+        assert chi2(best_response(P, LOSSES, rho), P) == pytest.approx(rho, rel=1e-6)
 
 
 def test_floors_bound_the_probabilities_of_easy_groups() -> None:
-    q = best_response(P, LOSSES, rho=50)
+    q = best_response(P, LOSSES, rho=50, floor=0.2)
     # The ball does not bind: the hardest group gets all that the floors allow.
     assert q["d"] > 0.8
     assert q["a"] / q["b"] == pytest.approx(P["a"] / P["b"])  # both at a fifth of their p, renormalized
     assert min(q.values()) == pytest.approx(0.05 / (0.05 + sum(q[g] for g in "abd") / q["c"] * 0.05), rel=1e-6)
-    without = best_response(P, LOSSES, rho=50, floor=0.0)
-    assert without["a"] == without["b"] == without["c"]  # the least p of all
+    low = best_response(P, LOSSES, rho=50, floor=1e-9)
+    assert low["a"] == low["b"] == low["c"]  # the least p of all
 
 
 def test_equal_or_missing_losses_change_nothing() -> None:
@@ -133,10 +165,10 @@ def test_update_does_not_change_the_original() -> None:
     assert before == GroupLosses().update({"g": 1.0})
 
 
-def test_no_group_falls_below_the_least_probability() -> None:
+def test_with_a_floor_no_group_falls_below_the_least_probability() -> None:
     """Group b is easy and would fall below the probability of a, the least of all."""
     p = {"a": 0.2, "b": 0.21, "c": 0.59}
-    found = best_response(p, {"a": 1.0, "b": 0.0, "c": 1.0}, 0.03, floor=0.0)
+    found = best_response(p, {"a": 1.0, "b": 0.0, "c": 1.0}, 0.03, floor=1e-9)
     free = 0.21 * (1 + math.sqrt(0.06) * (0 - 0.79) / math.sqrt(0.79 * 0.21))
     assert free < 0.2
     assert found["b"] / sum(found.values()) > free

@@ -24,7 +24,7 @@ from .run_helpers import assert_same_run, before_step, crash, rows, saved, witho
 from .worlds import in_processes, trained
 
 FEW = 256  # tokens of each group, fewer than in real runs
-DRO = ["dro.times=3", "dro.rho=0.1", "steps=8"]
+DRO = ["dro.times=2", "dro.rho=0.1", "dro.floor=0.1", "steps=8"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,7 +36,7 @@ def small() -> Any:
 
 @pytest.fixture(scope="module")
 def robust(full_recipe: Recipe) -> Recipe:
-    """Return a recipe that is resampled after steps 3, 5 and 8 of 8, with a queue that evaluation must not change."""
+    """Return a recipe that is resampled after steps 3 and 5 of 8, with a queue that evaluation must not change."""
     recipe = full_recipe.set(DRO)
     assert recipe.xlco is not None
     assert recipe.xlco.queue
@@ -65,7 +65,7 @@ def test_probabilities_are_the_best_response_to_the_running_means(uninterrupted:
     for row in later:
         means = means.update(row["losses"])
         assert row["means"] == means.means
-        assert row["probabilities"] == best_response(first["probabilities"], means.means, 0.1, floor=0.2)
+        assert row["probabilities"] == best_response(first["probabilities"], means.means, 0.1, floor=0.1)
         assert row["probabilities"] != first["probabilities"]
 
 
@@ -236,8 +236,8 @@ def test_the_losses_of_a_baseline_are_subtracted(
     assert acting.baseline == read_resampling_log(uninterrupted)[-1]["means"]
     acting.resample(3, build_network(robust, shards.vocabulary_size))
     row = acting.rows[-1]
-    assert row["probabilities"] == best_response(acting.initial, row["means"], 0.1, floor=0.2, baseline=acting.baseline)
-    assert row["probabilities"] != best_response(acting.initial, row["means"], 0.1, floor=0.2)
+    assert row["probabilities"] == best_response(acting.initial, row["means"], 0.1, floor=0.1, baseline=acting.baseline)
+    assert row["probabilities"] != best_response(acting.initial, row["means"], 0.1, floor=0.1)
 
 
 @pytest.mark.parametrize("after", ["removed", "changed"])
@@ -293,6 +293,29 @@ def test_a_log_of_another_version_is_an_error(version: str, tmp_path: Path) -> N
     (tmp_path / RESAMPLING_FILE).write_text(f'{{{version}"step": 0, "probabilities": {{}}, "pairs": {{}}}}\n')
     with pytest.raises(BadInput, match=r"format version .*, expected 2\. Train the run again"):
         read_resampling_log(tmp_path)
+
+
+def test_a_group_at_probability_0_is_still_evaluated(robust: Recipe, shards: Shards, tmp_path: Path) -> None:
+    """It can come back when its loss is no longer the lowest."""
+    acting = resampling_of(robust.set(["dro.rho=100", "dro.floor=0"]), shards, tmp_path)
+    net = build_network(robust, shards.vocabulary_size)
+    acting.resample(3, net)
+    unsampled = {name for name in acting.evaluated if acting.rows[-1]["probabilities"][name] == 0}
+    assert len(unsampled) == len(acting.evaluated) - 1
+    trtd = acting.batches.samplers["trtd"]
+    assert trtd is not None
+    names = [group.name for group in acting.batches.groups["trtd"]]
+    assert not {names[group] for step in range(3, 8) for group in trtd[step][0]} & unsampled
+    acting.resample(5, net)
+    assert {*acting.rows[-1]["losses"]} == {*acting.evaluated}
+
+
+def test_every_resampling_but_the_last_evaluation_changes_the_run(
+    robust: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    """XY-LENT resamples ten times throughout the training: eleven parts of the run, and losses at the end."""
+    acting = resampling_of(robust.set(["dro=off", "dro=on", "steps=110"]), shards, tmp_path)
+    assert acting.due_steps == {10 * time for time in range(1, 12)}
 
 
 def test_next_step_of_a_change(robust: Recipe, shards: Shards, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A run with `dro` evaluates the loss of every group (one corpus in one language pair) and samples the hard ones more
 often. Groups are ranked by the running mean of their losses, minus that of the baseline if there is one. The best
-response raises and lowers sampling probabilities in the same order, but its floors hide how easy a small group is.
+response raises and lowers sampling probabilities in the same order, but all groups that get the probability 0 look
+equally easy.
 
 With the shards, copies and repeated rows of each corpus are counted too. That needs no model. Lines that are not
 translations of each other are what the losses find.

@@ -310,7 +310,7 @@ class Recipe:
             )
         if self.dro and not any(objective.stream == "pairs" for objective in self.objectives.values()):
             yield "dro resamples bitext, and no objective reads any. Set tlm=on or trtd=on."
-        if self.dro and self.dro.times > self.steps:
+        if self.dro and self.dro.times >= self.steps:
             yield f"dro.times is {self.dro.times} and steps only {self.steps}. Set a lower dro.times."
         if self.model.width % self.model.heads:
             yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."

@@ -4,7 +4,8 @@ r"""Distributionally robust optimization: sample hard groups more often (XY-LENT
 
 The solution is q_g proportional to p_g max(0, loss_g - eta), with eta such that chi2(q, p) = rho. If no term is clipped
 at 0, that is q_g = p_g (1 + sqrt(2 rho) (loss_g - mean) / standard deviation). The data is resampled by q; the loss
-itself is not weighted.
+itself is not weighted. A large rho can give easy groups the probability 0. The code of Zhou et al. keeps them above two
+floors, which Eq. 3 does not have: `floor=0.2`.
 """
 # G groups
 
@@ -28,15 +29,16 @@ class DRO:
     """Settings of a run that resamples its bitext by the loss of each corpus and language pair.
 
     Args:
-        times: Number of resamplings in a run, evenly spaced. The last one, at the end, is only logged.
+        times: Number of resamplings in a run, evenly spaced. At the end, the losses are measured and logged once more.
         rho: Largest chi-squared distance from the first probabilities. 0 measures losses and changes nothing.
-        floor: Lowest probability of a group, as a fraction of its first one.
+        floor: Lowest probability of a group, as a fraction of its first one. With a floor, no group falls below the
+            least first probability of all groups either. 0 is XY-LENT's Eq. 3; the code of Zhou et al. has 0.2.
         baseline: Run folder with the same groups, whose last losses are subtracted.
     """
 
     times: Annotated[int, AT_LEAST_1] = 10
     rho: Annotated[float, AT_LEAST_0] = 0.05
-    floor: Annotated[float, PROBABILITY] = 0.2
+    floor: Annotated[float, PROBABILITY] = 0.0
     baseline: str | None = None
 
 
@@ -45,7 +47,7 @@ def best_response(
     losses: Mapping[Group, float],
     rho: float,
     *,
-    floor: float = 0.2,
+    floor: float = 0.0,
     baseline: Mapping[Group, float] | None = None,
 ) -> dict[Group, float]:
     """Return the probabilities of all groups of `p`. Groups without a finite loss keep theirs.
@@ -54,8 +56,8 @@ def best_response(
         p: First probabilities.
         losses: Mean loss of each group.
         rho: Largest chi-squared distance from `p`.
-        floor: Lowest probability of a group as a fraction of its p. It also stays above the least p of all groups. Both
-            hold before the last renormalization.
+        floor: Lowest probability of a group as a fraction of its p. Above 0, a group also stays above the least p of
+            all groups. Both hold before the last renormalization.
         baseline: Losses of a finished model to subtract, so that the loss still to be reduced counts. If every group is
             below its baseline, plain losses are used.
     """
@@ -93,7 +95,9 @@ def best_response(
         if not low < middle < high:
             break
         low, high = (middle, high) if chi2(middle) <= rho else (low, middle)
-    q_G = np.maximum(p_G * response(low), np.where(p_G > 0, p_G[p_G > 0].min(), 0))
+    q_G = p_G * response(low)
+    if floor:
+        q_G = np.maximum(q_G, np.where(p_G > 0, p_G[p_G > 0].min(), 0))
     q_G *= known / q_G.sum()
     return {**p, **dict(zip(groups, q_G.tolist(), strict=True))}
 

@@ -63,7 +63,8 @@ class Resampling:
         reading_pairs = {name: objective for name, objective in objectives.items() if objective.stream == "pairs"}
         self.objectives = {name: objective.stateless_copy(TOKENS) for name, objective in reading_pairs.items()}
         self.loss_weights = combined_loss_weights(self.objectives.values())
-        self.due_steps = frozenset(round(steps * time / dro.times) for time in range(1, dro.times + 1))
+        # The last one, at the end of the run, only logs the losses.
+        self.due_steps = frozenset(round(steps * time / (dro.times + 1)) for time in range(1, dro.times + 2))
         groups = batches.groups[next(iter(self.objectives))]
         self.initial = {group.name: group.probability for group in groups}
         self.evaluated = {group.name: index for index, group in enumerate(groups) if len(group) >= MIN_PAIRS}
