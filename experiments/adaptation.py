@@ -32,8 +32,8 @@ from crossling.data.tokenize import tokenize
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.probes import make_loss_probe
 from crossling.inference.load import load
-from crossling.recipes import get_recipe
-from crossling.recipes.initial_model import RTD_LR_FACTOR, InitialModel
+from crossling.recipes import RTD_LR_FACTOR, get_recipe
+from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.network import load_run
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe

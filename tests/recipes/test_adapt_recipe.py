@@ -13,8 +13,8 @@ from crossling.core.errors import BadInput
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import ConvertedModel
 from crossling.model.encoder import CrosslingModel
-from crossling.recipes import RECIPES, adapt_recipe, get_recipe
-from crossling.recipes.initial_model import RTD_LR_FACTOR, InitialModel
+from crossling.recipes import RECIPES, RTD_LR_FACTOR, adapt_recipe, get_recipe
+from crossling.recipes.initial_model import InitialModel
 from crossling.vocabulary.vocabulary import Vocabulary
 
 from .conftest import Folder

@@ -20,7 +20,8 @@ from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
-from crossling.train.optimizer import STACKED_BYTES, Muon, OptimizerSettings, orthogonalize
+from crossling.train.muon import STACKED_BYTES, Muon, orthogonalize
+from crossling.train.optimizer import OptimizerSettings
 
 from .run_helpers import assert_same_run, before_step, crash, saved, tensors
 from .worlds import apart, cases, in_processes, trained

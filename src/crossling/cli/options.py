@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from crossling.core.errors import BadInput
 
 
 def option(metavar: str, text: str, *names: str, min: int | None = None) -> Any:
@@ -52,3 +57,37 @@ def check_model(model: str | None) -> None:
     from crossling.core.hub import find_local_folder
 
     find_local_folder(model or folder())
+
+
+def check_data_folder(data: Path) -> None:
+    """Check that a folder of data exists."""
+    if not data.is_dir():
+        raise BadInput(f"{data}: no such folder. Give the folder that holds the data.")
+
+
+def check_recipe(
+    recipe: str, shards: Path, *, size: str | None, assignments: Sequence[str], is_final: bool = True
+) -> None:
+    """Check a recipe, its settings and its shards before the slow import of torch.
+
+    Args:
+        recipe: Name of a recipe, or a `recipe.json`.
+        shards: Folder of shards.
+        size: Size of the model.
+        assignments: `key=value` settings.
+        is_final: False if a model to initialize from or a budget will change the recipe.
+    """
+    from crossling.core.settings import check_bounds
+    from crossling.data.shards import Shards
+    from crossling.recipes import get_recipe
+
+    if os.environ.get("RANK", "0") != "0":  # an error that every process has is printed once
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the command gives the same notes
+        chosen = get_recipe(recipe, size).set(assignments)
+    if is_final:
+        chosen.check()
+    else:
+        check_bounds(chosen, f"recipe {chosen.name}")
+    Shards.open(shards)

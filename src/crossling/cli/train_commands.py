@@ -11,7 +11,20 @@ from rich.console import Console
 
 import crossling as xl
 from crossling.cli.closing import Command, finish, python_command, repeated_option, unused
-from crossling.cli.options import Json, Out, Recipe, Set, ShardsFolder, Size, argument, check_model, flag, option
+from crossling.cli.options import (
+    Json,
+    Out,
+    Recipe,
+    Set,
+    ShardsFolder,
+    Size,
+    argument,
+    check_data_folder,
+    check_model,
+    check_recipe,
+    flag,
+    option,
+)
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
 
@@ -40,6 +53,9 @@ def plan(
 
     The size and steps for a day on two GPUs: crossling plan xlm_e --shards shards --hours 24 --gpus 2 --gpu a100
     """
+    check_recipe(recipe, shards, size=size, assignments=set_ or [], is_final=init is None and hours is None)
+    if init is not None:
+        check_model(init)
     from crossling.planning.plan_page import budget_table, plan_tables
 
     planned = xl.plan(recipe, shards, out, size=size, set=set_ or [], init=init, hours=hours, gpus=gpus, gpu=gpu)
@@ -92,8 +108,16 @@ def pretrain(
     Adapt a model: crossling pretrain rosetta --shards shards -o run --init bundled --set sampling.focus=is
     --set steps=150 --set optimizer.warmup=0.1 --set xlco.pairs=64 --set mlm.tokens=256 --set tlm.tokens=256
     """
+    from crossling.data.shards import Shards
+
+    check_recipe(recipe, shards, size=size, assignments=set_ or [], is_final=init is None)
+    for model in filter(None, (init, init_generator)):
+        check_model(model)
+    if probe is not None:
+        check_data_folder(probe)
+    if validate is not None:
+        Shards.open(validate)
     from crossling.core.distributed import is_main_process, process_group
-    from crossling.evaluate.probes import make_probe_tables
 
     with process_group():
         xl.pretrain(
@@ -112,6 +136,8 @@ def pretrain(
         if not is_main_process():
             return
         if probe or validate or init:
+            from crossling.evaluate.probes import make_probe_tables
+
             for table in make_probe_tables(out / "metrics.jsonl"):
                 Console().print(table)
         print(out)
@@ -160,12 +186,13 @@ def finetune(
 
     Example: crossling finetune run --task translation --directions en-de,de-en --data multi30k -o mt
     """
+    from crossling.finetune.finetune_settings import check_overrides
     from crossling.tasks.benchmark_files import check_finetuning_task
 
     overrides = dict(_key_and_value(assignment) for assignment in set_ or [])
     check_finetuning_task(task)  # before the slow import of torch
-    if not data.is_dir():
-        raise BadInput(f"{data}: no such folder. Give the folder that holds the data.")
+    check_overrides(task, grid, overrides)
+    check_data_folder(data)
     check_model(model)
     from crossling.core.distributed import is_main_process, process_group
 

@@ -16,11 +16,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
 
 from crossling.core.errors import BadInput
 from crossling.data.example_groups import make_groups
@@ -87,6 +85,8 @@ class CorruptedExamples:
 
     def pack(self, length: int, has_bucketed_shapes: bool = False) -> Batch:
         """Pack the inputs into rows of `length` tokens, rounded up for the kernels."""
+        import torch
+
         width = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         batch: Batch = {name: torch.from_numpy(values) for name, values in self.per_example.items()}
         longest_N = None
@@ -172,7 +172,15 @@ class StepWork:
         return replace(self, micro_batches=pinned)
 
 
-class StepDataset(Dataset[StepWork]):
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset
+
+    WorkDataset = Dataset[StepWork]
+else:
+    WorkDataset = object  # torch takes any class with __getitem__, and importing it takes seconds
+
+
+class StepDataset(WorkDataset):
     """Base class of the data of a training run: dataset[step] is the work of that step in this process.
 
     The work must depend on the step alone, so a resumed run reads the same data.

@@ -10,14 +10,17 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from crossling.data.keyed_random import positions_within
 from crossling.vocabulary.vocabulary import PAD
 
-Batch = dict[str, torch.Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Batch = dict[str, "Tensor"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ def pack(
         has_bucketed_shapes: Pad R and M to `bucket_size`, so that batches have few shapes. Positions that pad
             MARKS_at are R x W, one past the end.
     """
+    import torch
+
     lengths = sequences.lengths_N.tolist()
     space_N = sequences.lengths_N if space_N is None else space_N
     examples = best_fit_rows(space_N.reshape(-1, per_example).sum(1).tolist(), width)
@@ -99,12 +104,12 @@ def pack(
         starts_N[row] = number * width + np.cumsum([0, *(lengths[index] for index in row[:-1])])
     position_P = starts_N[sequences.sequence_ids] + sequences.positions
 
-    def fill(values_P: np.ndarray, padding: int) -> torch.Tensor:
+    def fill(values_P: np.ndarray, padding: int) -> Tensor:
         packed = np.full(height * width, padding, dtype=values_P.dtype)
         packed[position_P] = values_P
         return torch.from_numpy(packed.reshape(height, width))
 
-    def find(marked_P: np.ndarray) -> torch.Tensor:
+    def find(marked_P: np.ndarray) -> Tensor:
         position_M = np.sort(position_P[marked_P])
         missing = bucket_size(len(position_M)) - len(position_M) if has_bucketed_shapes else 0
         return torch.from_numpy(np.pad(position_M, (0, missing), constant_values=height * width))

@@ -17,7 +17,9 @@ from crossling.core.settings import (
     check_bounds,
     conventional_aliases,
 )
+from crossling.tasks.benchmark_files import TRANSLATION
 from crossling.tasks.dataset import BenchmarkDataset
+from crossling.tasks.registry import get_dataset
 
 DEFAULT = "default"  # grid of one point: the default settings
 ALIASES = conventional_aliases()
@@ -178,3 +180,12 @@ class TranslationSettings(TrainingSettings):
     length_penalty: float = 1.0
 
     changeable: ClassVar[tuple[str, ...]] = ("seed", "log_every", "micro_tokens", "beam", "length_penalty")
+
+
+def check_overrides(task: str, grid: str | None, overrides: Mapping[str, Any]) -> None:
+    """Raise BadInput if a setting is unknown, has the wrong type or is out of its bounds."""
+    assignments = format_overrides(overrides)
+    if task == TRANSLATION:
+        override(TranslationSettings(), assignments, "translation settings", TRANSLATION_ALIASES)
+    else:
+        finetune_grid(get_dataset(task), grid, assignments)

@@ -29,7 +29,8 @@ from crossling.data.batches import StepDataset, StepWork, count_micro_batches
 from crossling.data.packing import Batch
 from crossling.finetune.finetune_settings import Settings, TrainingSettings
 from crossling.finetune.tuned_model import Info, InfoFile
-from crossling.objectives.objective import Network, Objective
+from crossling.objectives.objective import Objective
+from crossling.objectives.training_network import Network
 from crossling.tasks import scores
 from crossling.tasks.scores import ScoreRow
 from crossling.train import checkpoint

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from crossling.model.model_shape import TokenTable
 from crossling.model.position import BiasGate, RelativePositionTable
-
-TokenTable = Literal["shared", "gdes", "untied"]
 
 
 class DisentangledEmbedding(nn.Module):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from crossling.core.settings import AT_LEAST_0, FRACTION, POSITIVE, Bounds
-from crossling.model.config import CrosslingConfig
-from crossling.model.embedding import TokenTable
+
+if TYPE_CHECKING:
+    from crossling.model.config import CrosslingConfig
+
+TokenTable = Literal["shared", "gdes", "untied"]  # of generator and discriminator
 
 # Settings that CrosslingConfig calls by the name of Hugging Face.
 CONFIG_NAMES = {
@@ -78,6 +81,8 @@ class ModelShape:
 
     def to_config(self, vocab_size: int) -> CrosslingConfig:
         """Return the configuration of the encoder for a vocabulary of this size."""
+        from crossling.model.config import CrosslingConfig
+
         own = {name: value for name, value in vars(self).items() if name not in ("generator_layers", "token_table")}
         return CrosslingConfig(vocab_size, **{CONFIG_NAMES.get(name, name): value for name, value in own.items()})
 

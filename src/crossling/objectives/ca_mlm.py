@@ -16,11 +16,9 @@ row, as two packed sequences: x_k has the number 2k + 1 and y_k the number 2k + 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, PROBABILITY, Bounds
 from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples
@@ -28,8 +26,12 @@ from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
 from crossling.objectives import cost
 from crossling.objectives.mlm import MLM, gather_positions, gather_targets, prediction_sums, prediction_terms
-from crossling.objectives.objective import Network
 from crossling.vocabulary.vocabulary import EOS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crossling.objectives.training_network import Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,4 +154,6 @@ def _join_sides(x: Sequences, y: Sequences) -> Sequences:
 
 def _swap_sides(segments_BL: Tensor) -> Tensor:
     """Return for each token the number of the other side of its pair, and 0 for padding."""
+    import torch
+
     return torch.where(segments_BL == 0, 0, ((segments_BL - 1) ^ 1) + 1)

@@ -23,26 +23,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-from crossling.core.distributed import all_gather_rows, is_main_process
-from crossling.core.progress import Progress
 from crossling.core.settings import AT_LEAST_0, FRACTION, POSITIVE, PROBABILITY, Bounds
 from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples, prepend_bos
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
-from crossling.model.embedding import init_weights
-from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.mlm import mask_tokens, masking_problems
-from crossling.objectives.momentum import KeyQueue, build_key_encoder, update_moving_average
-from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective
+from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from crossling.model.encoder import CrosslingModel
+    from crossling.objectives.training_network import Network
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
 
@@ -138,6 +136,11 @@ class XLCo(PretrainingObjective):
         return self.pairs * self.examples_per_unit
 
     def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
+        from torch import nn
+
+        from crossling.model.embedding import init_weights
+        from crossling.objectives.momentum import KeyQueue, build_key_encoder
+
         def projection() -> nn.Module:
             linear = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size, bias=False)
             init_weights(linear, encoder.config.initializer_range)
@@ -181,6 +184,9 @@ class XLCo(PretrainingObjective):
 
     def prepare(self, net: Network, batches: Iterator[list[Batch]]) -> None:
         """Copy the encoder to the key encoder, and fill the queue."""
+        from crossling.core.distributed import is_main_process
+        from crossling.core.progress import Progress
+
         if self.momentum:
             self._update_key_encoder(net, 0.0)
         if self.queue:
@@ -198,6 +204,8 @@ class XLCo(PretrainingObjective):
             self._update_key_encoder(net, self.momentum)
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
+        import torch
+
         rows_N2 = batch["rows"]
         directions = [("query", "key"), ("key", "query")][: 2 if self.symmetric else 1]
         vectors = {side: self.represent(net, batch, side) for side, _ in directions}
@@ -215,6 +223,11 @@ class XLCo(PretrainingObjective):
 
     def _contrastive_sums(self, net: Network, query_ND: Tensor, key_ND: Tensor, rows_N2: Tensor) -> dict[str, Tensor]:
         """Return the loss, how many queries rank their translation first, and the bound on mutual information."""
+        import torch
+        import torch.nn.functional as F
+
+        from crossling.core.distributed import all_gather_rows
+
         with torch.autocast(query_ND.device.type, enabled=False):
             if self.queue:  # the translation is candidate 0, followed by the queue
                 queue = net.parts["queue"]
@@ -232,13 +245,18 @@ class XLCo(PretrainingObjective):
         bound = (~excluded_NA).sum(1).log().sum() - loss.detach()
         return {"xlco": loss, "xlco_accuracy": correct, "xlco_bound": bound}
 
-    @torch.no_grad()
     def _keys(self, net: Network, batch: Batch, side: str) -> Tensor:
         """Return g_K of every sequence of one side. Without momentum it is g_Q without gradient."""
-        return self.represent(net, batch, side, prefix="key_" if self.momentum else "")
+        import torch
+
+        with torch.no_grad():
+            return self.represent(net, batch, side, prefix="key_" if self.momentum else "")
 
     def represent(self, net: Network, batch: Batch, side: str, prefix: str = "") -> Tensor:
         """Return g_Q, or g_K with the prefix `key_`, of every sequence of one side, in the order of the pairs."""
+        import torch
+        import torch.nn.functional as F
+
         encoder = net.parts["key_encoder"] if prefix else net.encoder
         projection = net.parts[f"{prefix}projection"]
         segments_RW, starts_N = batch[f"{side}_segments"], batch[f"{side}_starts"]
@@ -260,6 +278,8 @@ class XLCo(PretrainingObjective):
         return encoder.config.universal_layer if self.layer is None else self.layer
 
     def _update_key_encoder(self, net: Network, momentum: float) -> None:
+        from crossling.objectives.momentum import update_moving_average
+
         update_moving_average(net.parts["key_encoder"], net.encoder, momentum)
         update_moving_average(net.parts["key_projection"], net.parts["projection"], momentum)
 

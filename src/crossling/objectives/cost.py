@@ -8,12 +8,13 @@ counted. Activations are those of plain layers under bfloat16, with attention th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
-from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
-from crossling.model.position import BiasGate
+    from crossling.model.config import CrosslingConfig
+    from crossling.model.encoder import CrosslingModel
 
 FORWARD_AND_BACKWARD = 3  # times the FLOPs of the forward pass
 
@@ -43,6 +44,10 @@ def lm_head_flops(encoder: CrosslingModel, head: nn.Module) -> float:
 
 def matrix_weights(module: nn.Module) -> int:
     """Count the weights of all matrices. Those of a gate are applied once per head."""
+    from torch import nn
+
+    from crossling.model.position import BiasGate
+
     inside = sum(linear.weight.numel() for linear in module.modules() if isinstance(linear, nn.Linear))
     gates = [gate for gate in module.modules() if isinstance(gate, BiasGate)]
     return inside + sum((len(gate.scale_H) - 1) * gate.map.weight.numel() for gate in gates)

@@ -18,22 +18,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
-from torch import Tensor
 
 from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, PROBABILITY, Bounds
 from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom, positions_within
 from crossling.data.packing import Batch, Sequences
-from crossling.model.encoder import CrosslingModel
-from crossling.model.heads import LMHead
-from crossling.model.kernels.prediction import IGNORE_INDEX, TokenPrediction
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
-from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective
+from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
 from crossling.vocabulary.vocabulary import BOS, EOS, UNK
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crossling.model.encoder import CrosslingModel
+    from crossling.model.kernels.prediction import TokenPrediction
+    from crossling.objectives.training_network import Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +87,8 @@ class MLM(PretrainingObjective):
         return self.sequences or max(1, round(self.tokens / mean_length))
 
     def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
+        from crossling.model.heads import LMHead
+
         return {"lm_head": lambda: LMHead(encoder.config)}
 
     def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
@@ -138,6 +143,8 @@ def prediction_sums(
     term: str, prediction: TokenPrediction, targets_M: Tensor, vocabulary_size: int
 ) -> dict[str, Tensor]:
     """Return the loss, the number of correct predictions, and the bound on mutual information in nats."""
+    from crossling.model.kernels.prediction import IGNORE_INDEX
+
     bound = (targets_M != IGNORE_INDEX).sum() * math.log(vocabulary_size) - prediction.loss.detach()
     return dict(zip(prediction_terms(term), (prediction.loss, prediction.correct, bound), strict=True))
 
@@ -153,6 +160,8 @@ def gather_positions(values_BL: Tensor, position_M: Tensor) -> Tensor:
 
 def gather_targets(targets_BL: Tensor, position_M: Tensor) -> Tensor:
     """Return the targets at some positions of the flattened rows, [M]. Padding positions have no target (-100)."""
+    from crossling.model.kernels.prediction import IGNORE_INDEX
+
     return gather_positions(targets_BL, position_M).where(position_M < targets_BL.numel(), IGNORE_INDEX)
 
 

@@ -1,4 +1,4 @@
-"""The contract of an objective, and the network that the objectives of a recipe share.
+"""The contract of an objective.
 
 To add an objective, subclass PretrainingObjective in one file and add it to the objectives of `Recipe`.
 """
@@ -8,31 +8,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, Self
 
 from crossling.data.batches import DataObjective
 from crossling.data.packing import Batch
-from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives.cost import HeadMemory
 from crossling.vocabulary.vocabulary import PAD
 
-ModuleBuilders = dict[str, Callable[[], nn.Module]]
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
+    from crossling.model.encoder import CrosslingModel
+    from crossling.objectives.training_network import Network
 
-class Network(nn.Module):
-    """The encoder in training and the named modules of its objectives, each built once.
-
-    Checkpoints store the buffers of all modules. Processes exchange them only at the start of a run, so each must
-    compute the same values.
-    """
-
-    def __init__(self, encoder: CrosslingModel, parts: Mapping[str, nn.Module]) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.parts: Any = nn.ModuleDict(parts)  # heads, generator, key encoder, ...
+ModuleBuilders = dict[str, Callable[[], "nn.Module"]]
 
 
 class Objective(ABC):

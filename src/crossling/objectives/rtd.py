@@ -14,24 +14,25 @@ the original token counts as original. Special tokens are scored too, padding is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-import torch.nn.functional as F
-from torch import Tensor
 
 from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, PROBABILITY, Bounds
 from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
-from crossling.model.embedding import couple_token_tables
-from crossling.model.encoder import CrosslingModel
-from crossling.model.heads import LMHead, RTDHead
-from crossling.model.kernels.prediction import TokenPrediction
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.mlm import gather_positions, gather_targets, mask_tokens, prediction_sums, prediction_terms
-from crossling.objectives.objective import ModuleBuilders, Network, PretrainingObjective, token_mask
+from crossling.objectives.objective import ModuleBuilders, PretrainingObjective, token_mask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crossling.model.encoder import CrosslingModel
+    from crossling.model.kernels.prediction import TokenPrediction
+    from crossling.objectives.training_network import Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,10 @@ class MRTD(PretrainingObjective):
         return max(1, round(self.tokens / mean_length))
 
     def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:
+        from crossling.model.embedding import couple_token_tables
+        from crossling.model.encoder import CrosslingModel
+        from crossling.model.heads import LMHead, RTDHead
+
         def generator() -> CrosslingModel:
             """Build a generator of the same width with fewer layers and no dropout (XLM-E App. A, XY-LENT §5)."""
             own = {"num_hidden_layers": shape.generator_layers, "universal_layer": None, "cross_attention": False}
@@ -91,6 +96,8 @@ class MRTD(PretrainingObjective):
         return dict.fromkeys(prediction_terms(self.generator_term), masked) | dict.fromkeys(terms, tokens)
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
+        import torch.nn.functional as F
+
         targets_BL, targets_M = batch["targets"], gather_targets(batch["targets"], batch["masked_at"])
         prediction, corrupted_BL, logits_BL = self.detect(net, batch)
         present_BL, replaced_BL = token_mask(targets_BL), corrupted_BL != targets_BL
@@ -104,6 +111,8 @@ class MRTD(PretrainingObjective):
 
     def detect(self, net: Network, batch: Batch) -> tuple[TokenPrediction, Tensor, Tensor]:
         """Return the generator's prediction at M, the text with its samples, and the discriminator's logits."""
+        import torch.nn.functional as F
+
         targets_BL, position_M, segments = batch["targets"], batch["masked_at"], batch["ids_segments"]
         generator = net.parts["generator"]
         hidden_BLD = generator(batch["ids"], segments=segments).last_hidden_state

@@ -21,7 +21,8 @@ from crossling.planning.communication import tokens_at_once, waiting_seconds
 from crossling.recipes import RECIPES, has_size
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
 from crossling.recipes.recipe import OBJECTIVES, Recipe
-from crossling.train.optimizer import STACKED_BYTES, Muon, OptimizerSettings
+from crossling.train.muon import STACKED_BYTES, Muon
+from crossling.train.optimizer import OptimizerSettings
 from crossling.train.parallel import BUFFER_BYTES, FROZEN_BYTES, MAX_STATE_FRACTION, MOMENT_BYTES, TRAINED_BYTES
 
 USABLE = 0.9  # of the memory: the rest is for the driver, fragmentation, and what is not counted here

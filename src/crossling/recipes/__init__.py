@@ -12,13 +12,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crossling import bundled
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.folder_kinds import folder_kind
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.recipes.infoxlm import infoxlm
-from crossling.recipes.initial_model import RTD_LR_FACTOR, InitialModel
 from crossling.recipes.recipe import OBJECTIVES, Recipe
 from crossling.recipes.rosetta import rosetta
 from crossling.recipes.veco import veco
@@ -26,6 +26,9 @@ from crossling.recipes.xlm import xlm, xlm_r
 from crossling.recipes.xlm_e import xlm_e
 from crossling.recipes.xy_lent import xy_lent
 from crossling.train.run_folder import RunFolder, same_models
+
+if TYPE_CHECKING:
+    from crossling.recipes.initial_model import InitialModel
 
 __all__ = [  # noqa: RUF022 - functions, then recipes
     "RECIPES",
@@ -46,6 +49,7 @@ __all__ = [  # noqa: RUF022 - functions, then recipes
 RECIPES: dict[str, Callable[..., Recipe]] = {
     recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, rosetta)
 }
+RTD_LR_FACTOR = 0.2  # of the peak learning rate, if replaced token detection continues from a model
 # Names of Hugging Face encoders, by the recipe that continues their pre-training.
 MODEL_NAMES = {
     "infoxlm": r"(.+/)?infoxlm-.+",

@@ -35,7 +35,6 @@ from crossling.vocabulary.reuse_vocabulary import check_tokenizer, load_vocabula
 from crossling.vocabulary.vocabulary import Vocabulary
 
 CROSS_ATTENTION = "cross-attention"
-RTD_LR_FACTOR = 0.2  # of the peak learning rate, if replaced token detection continues from a model
 # Settings that a generator has in common with its discriminator: otherwise its weights would be meaningless there.
 COMMON = (
     *("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"),

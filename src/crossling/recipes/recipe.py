@@ -20,10 +20,9 @@ from crossling.data.batches import LENGTH_MULTIPLE
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
 from crossling.sampling import DRO, Sampling
+from crossling.train.choices import Parallel, Reduction
 from crossling.train.optimizer import OptimizerSettings
-from crossling.train.parallel import Parallel
 from crossling.train.run_folder import read_description
-from crossling.train.step import Reduction
 
 _BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N, or that of another objective."
 _LENGTH = "The length is set for each objective. Set mlm.length=N, or that of another objective."

@@ -7,7 +7,7 @@ over all processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 import torch._dynamo
@@ -21,9 +21,9 @@ from crossling.core.distributed import world_size
 from crossling.model.attention import uses_attention_kernel
 from crossling.model.encoder import Block, CrosslingModel, Embeddings
 from crossling.model.heads import RTDHead
-from crossling.objectives.objective import Network
+from crossling.objectives.training_network import Network
+from crossling.train.choices import Parallel
 
-Parallel = Literal["auto", "ddp", "fsdp"]
 T = TypeVar("T")
 
 TRAINED_BYTES, FROZEN_BYTES = 16, 4  # per parameter: weight, gradient and two moments of Adam; weight alone

@@ -27,7 +27,8 @@ from crossling.core.distributed import all_reduce_sum, is_main_process
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, check_format
 from crossling.data.batches import Batches, StepWork
-from crossling.objectives.objective import Network, PretrainingObjective, combined_loss_weights
+from crossling.objectives.objective import PretrainingObjective, combined_loss_weights
+from crossling.objectives.training_network import Network
 from crossling.sampling import DRO, GroupLosses, best_response
 from crossling.train.checkpoint import list_checkpoints
 from crossling.train.parallel import autocast

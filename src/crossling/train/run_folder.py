@@ -14,7 +14,6 @@ from typing import Any
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, check_format, read_json, write_json
 from crossling.core.resumable import check_output_folder
-from crossling.train.checkpoint import list_checkpoints
 
 FORMAT = 2  # of recipe.json
 # Settings that depend on the machine and change no result, apart from rounding and the dropout masks.
@@ -93,6 +92,8 @@ class RunFolder:
     @staticmethod
     def read_init_source(path: Path) -> InitSource | None:
         """Return what a run with a checkpoint was initialized from. None if from scratch, or if there is no run."""
+        from crossling.train.checkpoint import list_checkpoints
+
         file = Path(path) / "recipe.json"
         if not file.is_file() or not list_checkpoints(Path(path) / "checkpoints"):
             return None
@@ -102,6 +103,8 @@ class RunFolder:
     @property
     def has_checkpoint(self) -> bool:
         """True if the run can be resumed."""
+        from crossling.train.checkpoint import list_checkpoints
+
         return bool(list_checkpoints(self.checkpoints))
 
     def truncate_metrics(self, step: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,13 +17,13 @@ from torch import Tensor
 from crossling.data.batches import StepWork
 from crossling.data.packing import Batch
 from crossling.objectives.objective import Objective, combined_loss_weights
+from crossling.train.choices import Reduction
 from crossling.train.graphs import CudaGraphs, GradientBuffer, Tensors
 from crossling.train.health import MAX_NORM_RATIO, GradientNormGuard
 from crossling.train.meters import StepResult
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.parallel import ParallelNetwork, autocast
 
-Reduction = Literal["mean", "token_sum"]
 FACTORS, SUMS = "loss factors", "sums"  # keys of an input and an output of a micro-batch
 
 

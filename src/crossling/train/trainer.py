@@ -21,12 +21,14 @@ from crossling.core.errors import Interrupted
 from crossling.core.progress import Progress
 from crossling.data.batches import StepDataset, StepWork
 from crossling.data.packing import Batch
-from crossling.objectives.objective import Network, Objective
+from crossling.objectives.objective import Objective
+from crossling.objectives.training_network import Network
 from crossling.train.checkpoint import Checkpoints, list_checkpoints
+from crossling.train.choices import Parallel
 from crossling.train.health import CollapseMonitor, DiscriminatorGuard, most_frequent_token_share
 from crossling.train.meters import EtaMeter, MetricsAccumulator, RareEvent, TrainingCost
 from crossling.train.optimizer import OptimizerSettings
-from crossling.train.parallel import Parallel, ParallelNetwork, autocast
+from crossling.train.parallel import ParallelNetwork, autocast
 from crossling.train.resampling import Resampling
 from crossling.train.run_folder import RunFolder
 from crossling.train.step import Schedule, TrainStep, move_to_device

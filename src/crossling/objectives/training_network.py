@@ -1,0 +1,23 @@
+"""The network in training, which the objectives of a recipe share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from crossling.model.encoder import CrosslingModel
+
+
+class Network(nn.Module):
+    """The encoder in training and the named modules of its objectives, each built once.
+
+    Checkpoints store the buffers of all modules. Processes exchange them only at the start of a run, so each must
+    compute the same values.
+    """
+
+    def __init__(self, encoder: CrosslingModel, parts: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.parts: Any = nn.ModuleDict(parts)  # heads, generator, key encoder, ...
