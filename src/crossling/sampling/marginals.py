@@ -22,9 +22,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-
 from crossling.core.errors import BadInput
 
 Key = TypeVar("Key")
@@ -202,6 +199,9 @@ def feasible_pairs(pairs: Sequence[Pair], target: Mapping[str, float]) -> list[P
     An arc can carry flow if it does now, or if the flow can be redirected along a cycle through it. Both of its ends
     then lie in one strongly connected component of the residual graph.
     """
+    from scipy.sparse import coo_array  # takes longer to import than all of crossling
+    from scipy.sparse.csgraph import connected_components
+
     integers = _to_integers(target)
     amounts = max_flow(_both_directions(pairs), integers, integers).amounts
     index = {language: i for i, language in enumerate(integers)}
@@ -262,6 +262,9 @@ def _blocks(arcs: Sequence[Pair], integers: Mapping[str, int]) -> Iterator[tuple
 
 def _connected(arcs: Sequence[Pair]) -> list[tuple[list[str], list[str]]]:
     """Return the left and right nodes of each connected component."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     left, right = ({name: i for i, name in enumerate(sorted({arc[side] for arc in arcs}))} for side in (0, 1))
     ends = [left[a] for a, _ in arcs], [len(left) + right[b] for _, b in arcs]
     size = len(left) + len(right)
