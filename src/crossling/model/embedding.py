@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crossling.model.model_shape import TokenTable
 from crossling.model.position import BiasGate, RelativePositionTable
 
 
@@ -46,7 +46,9 @@ class DisentangledEmbedding(nn.Module):
         self.delta_VD.copy_(weight_VD - self.base.weight)
 
 
-def couple_token_tables(discriminator: nn.Module, generator: nn.Module, mode: TokenTable) -> None:
+def couple_token_tables(
+    discriminator: nn.Module, generator: nn.Module, mode: Literal["shared", "gdes", "untied"]
+) -> None:
     """Connect the token tables of two `Embeddings` modules."""
     if mode == "shared":
         generator.tokens = discriminator.tokens

@@ -5,7 +5,8 @@ whose discriminator has lost what it had learned. CollapseMonitor warns, in ever
 
 not finite A loss term, or their weighted sum, is not finite. It is reported at once.
 diverged   A loss is more than 1.1 times that of equal scores for all answers. That is the logarithm of the vocabulary
-           size, of the number of candidates, or of 2 for a discriminator. It is also reported where a run ends.
+           size, of the number of candidates, or of 2 for a discriminator. Where a run ends, twice that is reported at
+           once. An untrained contrastive loss may be between the two.
 
 chance     2,000 steps after the warm-up a prediction is hardly better than the most frequent token, which a healthy
            network leaves behind within some hundred steps. The limit is 1.25 times as often correct, because the
@@ -57,7 +58,7 @@ RECENT_WEIGHT, MAX_RECENT_SKIPS = 0.02, 0.5  # weight of one step in the recent 
 LEARNED, LOST = 0.95, 0.99  # fractions of the loss of guessing
 ROWS, STEPS = 3, 500  # consecutive rows of metrics, and steps, that a sign must last
 
-MAX_CHANCE_RATIO = 1.1  # loss relative to that of equal scores for all answers
+MAX_CHANCE_RATIO, MAX_LAST_RATIO = 1.1, 2.0  # loss relative to that of equal scores for all answers; in the last row
 CHANCE_STEPS = 2000  # after the warm-up
 CHANCE_RATIO = 1.25  # accuracy relative to the most frequent token
 MIN_BOUND = 0.01  # fraction of the largest possible bound
@@ -228,7 +229,8 @@ class CollapseMonitor:
                 history[1] += 1
                 lasts = history[1] >= ROWS and step - history[0] >= STEPS
                 if sign == f"{term} diverged":
-                    lasts = lasts or (is_last and (history[1] >= ROWS or step > self.warmup))
+                    is_settled = history[1] >= ROWS or step > self.warmup
+                    lasts |= is_last and is_settled and row[term] > MAX_LAST_RATIO * (_chance_loss(term, row) or 0.0)
                     self.has_diverged |= lasts
                 if lasts:
                     self._warn(sign, step, message)
@@ -251,13 +253,8 @@ class CollapseMonitor:
             yield from self._check_discriminator(term, row[term], row[f"{term}_replaced"])
 
     def _check_divergence(self, term: str, row: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        if f"{term}_bound" in row:
-            chance = row[term] + row[f"{term}_bound"]  # log |V| or log |N|
-        elif f"{term}_replaced" in row:
-            chance = math.log(2)
-        else:
-            return
-        if row[term] > MAX_CHANCE_RATIO * chance:
+        chance = _chance_loss(term, row)
+        if chance is not None and row[term] > MAX_CHANCE_RATIO * chance:
             yield (
                 "diverged",
                 f"{term} has diverged or not started to learn. Its loss is {row[term]:.4g}, guessing costs"
@@ -321,6 +318,13 @@ class CollapseMonitor:
         self.signs = {sign: [*history] for sign, history in state["signs"].items()}
         self.warned = [*state["warned"]]
         self.has_diverged = state.get("has_diverged", False)  # absent in checkpoints of version 0.1
+
+
+def _chance_loss(term: str, row: Mapping[str, float]) -> float | None:
+    """Return the loss of equal scores for all answers. None for a term that chooses among no answers."""
+    if f"{term}_bound" in row:
+        return row[term] + row[f"{term}_bound"]  # log |V| or log |N|
+    return math.log(2) if f"{term}_replaced" in row else None
 
 
 def most_frequent_token_share(batches: Iterable[Batch]) -> float | None:
