@@ -8,8 +8,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from crossling.model.config import CrosslingConfig
-from crossling.model.embedding import DisentangledEmbedding, TokenTable, couple_token_tables
+from crossling.model.embedding import DisentangledEmbedding, couple_token_tables
 from crossling.model.encoder import CrosslingModel
+from crossling.model.model_shape import TokenTable
 
 
 def make_models(mode: TokenTable) -> tuple[CrosslingModel, CrosslingModel]:

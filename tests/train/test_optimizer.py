@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from crossling.model.embedding import TokenTable
 from crossling.model.encoder import CrosslingModel
-from crossling.model.model_shape import ModelShape
+from crossling.model.model_shape import ModelShape, TokenTable
 from crossling.objectives import MRTD, Network
 from crossling.train.optimizer import OptimizerSettings
 
