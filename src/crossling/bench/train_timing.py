@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from crossling.bench.workload import BenchSetup, Measurement
 from crossling.data.batches import StepWork
 from crossling.data.shards import SHARD_FORMAT, Shards, TokenizedBitext, TokenizedSentences
-from crossling.recipes.network import build_meta_network, build_network, flops_per_token, make_batches
+from crossling.recipes.network import ObjectiveLoad, build_meta_network, build_network, flops_per_token, make_batches
 from crossling.recipes.pretrain import enable_gradient_checkpointing
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.sampling_preview import preview_loads, preview_pairs, preview_text
@@ -126,7 +126,7 @@ def measure_speed(recipe: Recipe, at: BenchSetup) -> Measurement:
     timing = at.time(steps)
     host = _host_seconds(steps, at) / timing.seconds if at.on_gpu else None
     tokens = sum(work.tokens for work in works) / timing.seconds
-    mfu = tokens * step_flops(recipe, training.shards) / at.matmul
+    mfu = tokens * step_flops(recipe, at) / at.matmul
     path = f"{at.path}, compiled" if training.compiled else at.path
     if training.train_step.graphs is not None:
         path += ", CUDA graphs" if training.train_step.graphs.enabled else ", graphs failed"
@@ -172,10 +172,15 @@ def loader_wait(recipe: Recipe, at: BenchSetup, steps: int) -> float:
     return 100 * waited / (time.perf_counter() - start)
 
 
-def step_flops(recipe: Recipe, shards: RandomShards) -> float:
+def random_loads(recipe: Recipe, at: BenchSetup) -> dict[str, ObjectiveLoad]:
+    """Return the examples of each objective in a step on random tokens."""
+    shards = RandomShards.of(at.vocabulary, at.length)
+    return preview_loads(recipe, shards, preview_text(recipe, shards), preview_pairs(recipe, shards))
+
+
+def step_flops(recipe: Recipe, at: BenchSetup) -> float:
     """Return FLOPs per token: all matrix products, heads and attention, forward and backward."""
-    loads = preview_loads(recipe, shards, preview_text(recipe, shards), preview_pairs(recipe, shards))
-    return flops_per_token(recipe, build_meta_network(recipe, shards.vocabulary_size), loads)["full"]
+    return flops_per_token(recipe, build_meta_network(recipe, at.vocabulary), random_loads(recipe, at))["full"]
 
 
 class TrainingLoop:
@@ -184,7 +189,7 @@ class TrainingLoop:
     def __init__(self, recipe: Recipe, at: BenchSetup) -> None:
         recipe.check()
         self.shards = RandomShards.of(at.vocabulary, at.length)
-        uses_graphs = recipe.uses_cuda_graphs and at.on_gpu
+        uses_graphs = recipe.cuda_graphs and at.on_gpu
         self.batches = make_batches(recipe, self.shards, has_bucketed_shapes=uses_graphs)
         with torch.device(at.device):  # initialization is much faster there
             net = build_network(recipe, self.shards.vocabulary_size)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import EncoderDecoderCache
 
 from crossling.model.config import CrosslingConfig
+from crossling.model.gather import gather_positions
 from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import BiasGate, toeplitz_bias
 
@@ -89,8 +90,14 @@ class SelfAttention(nn.Module):
         self.dropout = config.attention_dropout
 
     def forward(
-        self, hidden_BLD: Tensor, bias: PositionBias | None, mask: AttentionMask | None, cache: KVCache | None = None
+        self,
+        hidden_BLD: Tensor,
+        bias: PositionBias | None,
+        mask: AttentionMask | None,
+        cache: KVCache | None = None,
+        position_M: Tensor | None = None,
     ) -> Tensor:
+        """Return the output at all positions, or at some positions of the flattened rows, [M, D]."""
         packed_BL3HK = self.qkv(hidden_BLD).unflatten(-1, (3, self.heads, -1))
         gate: BiasGate | Tensor | None = self.gate if bias is not None else None
         if isinstance(gate, BiasGate) and not self.gate_by_query:
@@ -101,7 +108,7 @@ class SelfAttention(nn.Module):
             key, value = cache.update(*new)
         dropout = self.dropout if self.training else 0.0
         context = compute_attention(query, key, value, bias=bias, gate=gate, mask=mask, dropout=dropout)
-        return self.out(context.flatten(2))
+        return self.out(_merge_heads(context, position_M))
 
 
 class CrossAttention(nn.Module):
@@ -119,16 +126,29 @@ class CrossAttention(nn.Module):
         self.dropout = config.attention_dropout
 
     def forward(
-        self, hidden_BLD: Tensor, paired_BTD: Tensor, mask: AttentionMask | None, cache: KVCache | None = None
+        self,
+        hidden_BLD: Tensor,
+        paired_BTD: Tensor,
+        mask: AttentionMask | None,
+        cache: KVCache | None = None,
+        position_M: Tensor | None = None,
     ) -> Tensor:
+        """Return the output at all positions, or at some positions of the flattened rows, [M, D]."""
         query = self.query(hidden_BLD).unflatten(-1, (self.heads, -1))
         key, value = self.project(paired_BTD) if cache is None else cache.paired(self.project, paired_BTD)
         dropout = self.dropout if self.training else 0.0
-        return self.out(compute_attention(query, key, value, mask=mask, dropout=dropout).flatten(2))
+        context = compute_attention(query, key, value, mask=mask, dropout=dropout)
+        return self.out(_merge_heads(context, position_M))
 
     def project(self, paired_BTD: Tensor) -> tuple[Tensor, ...]:
         """Return the keys and values of the paired sequence."""
         return self.key_value(paired_BTD).unflatten(-1, (2, self.heads, -1)).unbind(2)
+
+
+def _merge_heads(context_BLHK: Tensor, position_M: Tensor | None) -> Tensor:
+    """Return the context of all positions [B, L, D], or of some positions of the flattened rows [M, D]."""
+    context_BLD = context_BLHK.flatten(2)
+    return context_BLD if position_M is None else gather_positions(context_BLD, position_M)
 
 
 def uses_attention_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> bool:

@@ -2,7 +2,7 @@
 
 Layer 0 is the output of the embeddings. Layer k is the output of block k.
 """
-# B sequences, L positions, T positions of the paired sequence, H heads, D width
+# B sequences, L positions, T positions of the paired sequence, M selected positions, H heads, D width
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts, noop_context_fn
 from transformers import PreTrainedModel
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 
 from crossling.model.attention import (
@@ -28,6 +28,7 @@ from crossling.model.attention import (
 )
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import DisentangledEmbedding, init_weights
+from crossling.model.gather import gather_positions
 from crossling.model.int8 import Int8LoadingMixin
 from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import RelativePositionTable
@@ -108,8 +109,14 @@ def compute_position_ids(segments_BL: Tensor) -> Tensor:
     return position_L - torch.where(is_first_BL, position_L, 0).cummax(1).values
 
 
-class Block(GradientCheckpointingLayer):
-    """Self-attention, cross-attention if a paired sequence is given, and feed-forward, each with its LayerNorm."""
+class Block(nn.Module):
+    """Self-attention, cross-attention if a paired sequence is given, and feed-forward, each with its LayerNorm.
+
+    With gradient checkpointing the backward pass recomputes the block. If it is compiled, the outputs of the kernels for
+    attention and residual norms are stored: to recompute them would take longer than other outputs of their size.
+    """
+
+    gradient_checkpointing = False  # `gradient_checkpointing_enable` of the model sets it
 
     def __init__(self, config: CrosslingConfig, has_cross_attention: bool | None = None) -> None:
         super().__init__()
@@ -132,17 +139,69 @@ class Block(GradientCheckpointingLayer):
         paired_BTD: Tensor | None = None,
         paired_mask: AttentionMask | None = None,
         cache: KVCache | None = None,
+        position_M: Tensor | None = None,
     ) -> Tensor:
-        """Return the output of the block. `paired_BTD` are states of the paired sequence, `cache` is a decoder's."""
-        if self.is_pre_norm:
-            hidden = hidden + self.dropout(self.attention(self.attention_norm(hidden), bias, mask, cache))
-            if paired_BTD is not None:
-                hidden = hidden + self.dropout(self.cross(self.cross_norm(hidden), paired_BTD, paired_mask, cache))
-            return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
-        hidden = self.attention_norm(hidden, self.attention(hidden, bias, mask, cache), self.dropout.p)
+        """Return the output of the block.
+
+        Args:
+            hidden: Output of the block below, [B, L, D].
+            bias: Relative position bias.
+            mask: Keys that each query attends to.
+            paired_BTD: States of the paired sequence, which cross-attention reads.
+            paired_mask: Positions of the paired sequence that each query attends to.
+            cache: Keys and values of earlier tokens, in a decoder.
+            position_M: Positions of the flattened rows to compute, so that the output is [M, D] [default: all].
+        """
+        inputs = hidden, bias, mask, paired_BTD, paired_mask, cache, position_M
+        if not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
+            return self._compute(*inputs)
+        is_selective = torch.compiler.is_compiling() and uses_block_kernels(hidden)
+        contexts = _selective_contexts if is_selective else noop_context_fn
+        return checkpoint(self._compute, *inputs, use_reentrant=False, context_fn=contexts)  # type: ignore[no-any-return]
+
+    def _compute(
+        self,
+        hidden: Tensor,
+        bias: PositionBias | None,
+        mask: AttentionMask | None,
+        paired_BTD: Tensor | None,
+        paired_mask: AttentionMask | None,
+        cache: KVCache | None,
+        position_M: Tensor | None,
+    ) -> Tensor:
+        own_M = position_M if paired_BTD is None else None  # cross-attention has queries at all positions
+        branch = self.attention(self._before(self.attention_norm, hidden), bias, mask, cache, own_M)
+        hidden = self._after(self.attention_norm, _select(hidden, own_M), branch)
         if paired_BTD is not None:
-            hidden = self.cross_norm(hidden, self.cross(hidden, paired_BTD, paired_mask, cache), self.dropout.p)
-        return self.feed_forward_norm(hidden, self.feed_forward(hidden), self.dropout.p)
+            branch = self.cross(self._before(self.cross_norm, hidden), paired_BTD, paired_mask, cache, position_M)
+            hidden = self._after(self.cross_norm, _select(hidden, position_M), branch)
+        branch = self.feed_forward(self._before(self.feed_forward_norm, hidden))
+        return self._after(self.feed_forward_norm, hidden, branch)
+
+    def _before(self, norm: ResidualLayerNorm, hidden: Tensor) -> Tensor:
+        """Return the input of a residual branch."""
+        return norm(hidden) if self.is_pre_norm else hidden
+
+    def _after(self, norm: ResidualLayerNorm, hidden: Tensor, branch: Tensor) -> Tensor:
+        """Return the sum of a hidden state and its residual branch, normalized with post-norm."""
+        return hidden + self.dropout(branch) if self.is_pre_norm else norm(hidden, branch, self.dropout.p)
+
+
+def _select(hidden: Tensor, position_M: Tensor | None) -> Tensor:
+    return hidden if position_M is None else gather_positions(hidden, position_M)
+
+
+# Operators whose outputs selective checkpointing stores. Random numbers would differ if they were recomputed.
+STORED_OUTPUTS = ("crossling::attention", "crossling::residual_norm", "aten::randint", "aten::native_dropout")
+
+
+def _choose_stored(_: Any, operator: Any, *_args: Any, **_options: Any) -> CheckpointPolicy:
+    """Return whether gradient checkpointing stores the output of an operator."""
+    is_stored = operator.name().split(".")[0] in STORED_OUTPUTS
+    return CheckpointPolicy.MUST_SAVE if is_stored else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+_selective_contexts = partial(create_selective_checkpoint_contexts, _choose_stored)
 
 
 class CrosslingPreTrainedModel(Int8LoadingMixin, PreTrainedModel):
@@ -223,6 +282,7 @@ class CrosslingModel(CrosslingPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         layers: int | None = None,
+        positions: Tensor | None = None,
         **_: Any,
     ) -> BaseModelOutput | tuple[Any, ...]:
         """Encode a batch of sequences.
@@ -238,9 +298,11 @@ class CrosslingModel(CrosslingPreTrainedModel):
             output_hidden_states: Return the states of all layers too.
             return_dict: False returns a tuple.
             layers: Number of blocks to compute [default: `config.output_layer`, or all].
+            positions: Positions of the flattened rows at which the last layer is computed, [M] [default: all]. The
+                largest part of that layer is not computed elsewhere.
 
         Returns:
-            The states of the last computed layer, [B, L, D], and of all layers if requested.
+            The states of the last computed layer, [B, L, D] or [M, D], and of all layers if requested.
 
         Raises:
             ValueError: The sequence is too long, or the model has no cross-attention.
@@ -258,12 +320,13 @@ class CrosslingModel(CrosslingPreTrainedModel):
         make_mask = partial(make_attention_mask, shape, segments, dtype=dtype, for_kernel=for_kernel)
         mask = make_mask(segments, attention_mask)
         paired_mask = make_mask(encoder_segments, encoder_attention_mask)
-        states = [hidden_BLD]
-        for block in self.blocks[: self.config.output_layer if layers is None else layers]:
-            hidden_BLD = block(hidden_BLD, bias, mask, encoder_hidden_states, paired_mask)
-            states.append(hidden_BLD)
+        blocks = self.blocks[: self.config.output_layer if layers is None else layers]
+        states = [hidden_BLD if blocks else _select(hidden_BLD, positions)]
+        for number, block in enumerate(blocks, start=1):
+            position_M = positions if number == len(blocks) else None
+            states.append(block(states[-1], bias, mask, encoder_hidden_states, paired_mask, position_M=position_M))
         if self.final_norm is not None and len(states) > len(self.blocks):
-            hidden_BLD = states[-1] = self.final_norm(hidden_BLD)
+            states[-1] = self.final_norm(states[-1])
         all_states = tuple(states) if output_hidden_states else None
-        output = BaseModelOutput(last_hidden_state=hidden_BLD, hidden_states=all_states)
+        output = BaseModelOutput(last_hidden_state=states[-1], hidden_states=all_states)
         return output.to_tuple() if return_dict is False else output

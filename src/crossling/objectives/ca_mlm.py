@@ -25,7 +25,7 @@ from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, T
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
 from crossling.objectives import cost
-from crossling.objectives.mlm import MLM, gather_positions, gather_targets, prediction_sums, prediction_terms
+from crossling.objectives.mlm import MLM, gather_targets, prediction_sums, prediction_terms
 from crossling.vocabulary.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -79,20 +79,26 @@ class CAMLM(MLM):
         }
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
+        import torch
+
+        from crossling.model.gather import gather_positions
+
         ids_BL, segments_BL = batch["ids"], batch["ids_segments"]
+        masked = [batch[f"{side}_masked_at"] for side in ("x", "y")]
         h_BLD = net.encoder(ids_BL, segments=segments_BL).last_hidden_state
-        s_BLD = net.encoder(
+        s_MD = net.encoder(
             ids_BL,
             segments=segments_BL,
             encoder_hidden_states=h_BLD.detach() if self.stop_gradient else h_BLD,
             encoder_segments=_swap_sides(segments_BL),
+            positions=torch.cat(masked),
         ).last_hidden_state
+        predicted = [*(gather_positions(h_BLD, each_M) for each_M in masked), *s_MD.split([*map(len, masked)])]
         table_VD = net.encoder.embeddings.tokens.weight
         sums: dict[str, Tensor] = {}
-        for (term, side), hidden_BLD in zip(self.terms.items(), (h_BLD, h_BLD, s_BLD, s_BLD), strict=True):
-            position_M = batch[f"{side}_masked_at"]
-            targets_M = gather_targets(batch["targets"], position_M)
-            prediction = net.parts["lm_head"].predict(gather_positions(hidden_BLD, position_M), table_VD, targets_M)
+        for (term, side), hidden_MD in zip(self.terms.items(), predicted, strict=True):
+            targets_M = gather_targets(batch["targets"], batch[f"{side}_masked_at"])
+            prediction = net.parts["lm_head"].predict(hidden_MD, table_VD, targets_M)
             sums |= prediction_sums(term, prediction, targets_M, len(table_VD))
         return sums
 
@@ -107,7 +113,8 @@ class CAMLM(MLM):
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
         h_stream = cost.stored_bytes(net.encoder, gradient_checkpointing)
-        return h_stream + cost.peak_bytes(net.encoder, gradient_checkpointing, cross_attention=True)
+        s_stream = cost.peak_bytes(net.encoder, gradient_checkpointing, cross_attention=True, predicted=self.rate)
+        return h_stream + s_stream
 
     def head_memory(self, net: Network, gradient_checkpointing: bool) -> cost.HeadMemory:
         below = self.activation_bytes(net, gradient_checkpointing)

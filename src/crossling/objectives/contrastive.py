@@ -260,10 +260,12 @@ class XLCo(PretrainingObjective):
         encoder = net.parts["key_encoder"] if prefix else net.encoder
         projection = net.parts[f"{prefix}projection"]
         segments_RW, starts_N = batch[f"{side}_segments"], batch[f"{side}_starts"]
-        hidden_RWD = encoder(batch[side], segments=segments_RW, layers=self._layer(encoder)).last_hidden_state
+        first_N = starts_N if self.pooling == "cls" else None
+        output = encoder(batch[side], segments=segments_RW, layers=self._layer(encoder), positions=first_N)
         if self.pooling == "cls":
-            pooled_ND = hidden_RWD.flatten(0, 1)[starts_N]
+            pooled_ND = output.last_hidden_state
         else:
+            hidden_RWD = output.last_hidden_state
             segment_P = segments_RW.flatten()
             # Ones are added, because a count on the device would have to wait for it.
             ones_P = hidden_RWD.new_ones(len(segment_P), dtype=torch.float32)
@@ -296,7 +298,9 @@ class XLCo(PretrainingObjective):
         return sides * passes * one_side + with_backward * (2 if self.symmetric else 1) * scores
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
-        stored = cost.peak_bytes(net.encoder, gradient_checkpointing, self._layer(net.encoder))
+        predicted = 0.0 if self.pooling == "cls" else 1.0  # one position of a sequence, or all
+        layers = self._layer(net.encoder)
+        stored = cost.peak_bytes(net.encoder, gradient_checkpointing, layers, predicted=predicted)
         return stored * (1.0 if self.symmetric or self._keys_have_gradients else 0.5)  # keys store nothing
 
 

@@ -54,34 +54,70 @@ def matrix_weights(module: nn.Module) -> int:
 
 
 def stored_bytes(
-    encoder: CrosslingModel, gradient_checkpointing: bool, layers: int | None = None, cross_attention: bool = False
+    encoder: CrosslingModel,
+    gradient_checkpointing: bool,
+    layers: int | None = None,
+    *,
+    cross_attention: bool = False,
+    predicted: float = 1.0,
 ) -> float:
     """Return the bytes per token that the embeddings and some blocks store for the backward pass.
 
-    With gradient checkpointing a block stores its input alone.
+    Args:
+        encoder: Encoder.
+        gradient_checkpointing: Count only what checkpointing stores.
+        layers: Number of blocks [default: all].
+        cross_attention: The blocks attend to a paired sequence.
+        predicted: Positions per token at which the last block is computed.
     """
-    width = encoder.config.hidden_size
-    block = 2 * width if gradient_checkpointing else block_bytes(encoder.config, cross_attention)
-    return 4 * width + len(encoder.blocks[:layers]) * block
+    blocks = len(encoder.blocks[:layers])
+    count = checkpointed_bytes if gradient_checkpointing else block_bytes
+    whole, last = count(encoder.config, cross_attention), count(encoder.config, cross_attention, predicted)
+    return 4 * encoder.config.hidden_size + ((blocks - 1) * whole + last if blocks else 0)
 
 
 def peak_bytes(
-    encoder: CrosslingModel, gradient_checkpointing: bool, layers: int | None = None, cross_attention: bool = False
+    encoder: CrosslingModel,
+    gradient_checkpointing: bool,
+    layers: int | None = None,
+    *,
+    cross_attention: bool = False,
+    predicted: float = 1.0,
 ) -> float:
     """Return the stored bytes per token, and those of the block that gradient checkpointing recomputes at a time."""
-    recomputed = block_bytes(encoder.config, cross_attention) if gradient_checkpointing else 0
-    return recomputed + stored_bytes(encoder, gradient_checkpointing, layers, cross_attention)
+    stored = stored_bytes(encoder, gradient_checkpointing, layers, cross_attention=cross_attention, predicted=predicted)
+    block = block_bytes(encoder.config, cross_attention) - checkpointed_bytes(encoder.config, cross_attention)
+    return stored + (block if gradient_checkpointing else 0)
 
 
-def block_bytes(config: CrosslingConfig, cross_attention: bool = False) -> float:
+def block_bytes(config: CrosslingConfig, cross_attention: bool = False, predicted: float = 1.0) -> float:
     """Return the bytes per token that one block stores for the backward pass.
 
     In bfloat16: q, k, v and their input, the output of attention, and the inputs of the two norms. Also the input of
     the feed-forward layer and its inner values before and after GELU. In float32: the log-sum-exp of attention. Dropout
     stores one byte per element, twice. Cross-attention adds the same once more.
+
+    Args:
+        config: Configuration of the encoder.
+        cross_attention: The block attends to a paired sequence.
+        predicted: Positions per token at which the block is computed after its last attention.
     """
     width, inner, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
-    dropout = 1 if config.dropout else 0
-    own = 2 * (8 * width + 2 * inner) + 4 * heads + 2 * dropout * width
-    cross = 2 * 6 * width + 4 * heads + dropout * width
-    return own + (cross if cross_attention else 0)
+    attentions = 2 if cross_attention else 1
+    attention = 2 * 5 * width + 4 * heads
+    norm = 2 * width + (width if config.dropout else 0)
+    feed_forward = 2 * (width + 2 * inner)
+    gathered = 0 if predicted == 1 else 2 * width  # input of the output layer of attention
+    last = predicted * (2 * norm + feed_forward + gathered)
+    return attentions * attention + (attentions - 1) * norm + last
+
+
+def checkpointed_bytes(config: CrosslingConfig, cross_attention: bool = False, predicted: float = 1.0) -> float:
+    """Return the bytes per token that one block stores with gradient checkpointing.
+
+    They are the output of every attention, and the sum and the output of every residual norm.
+    """
+    width, heads = config.hidden_size, config.num_attention_heads
+    attentions = 2 if cross_attention else 1
+    norms = 4 * width * (attentions - 1 + 2 * predicted)
+    return attentions * (2 * width + 4 * heads) + norms

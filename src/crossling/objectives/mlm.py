@@ -105,9 +105,9 @@ class MLM(PretrainingObjective):
         return dict.fromkeys(prediction_terms(self.term), int(batch["masked"].sum()))
 
     def loss(self, net: Network, batch: Batch) -> dict[str, Tensor]:
-        hidden_BLD = net.encoder(batch["ids"], segments=batch["ids_segments"]).last_hidden_state
-        hidden_MD = gather_positions(hidden_BLD, batch["masked_at"])
-        targets_M = gather_targets(batch["targets"], batch["masked_at"])
+        position_M = batch["masked_at"]
+        hidden_MD = net.encoder(batch["ids"], segments=batch["ids_segments"], positions=position_M).last_hidden_state
+        targets_M = gather_targets(batch["targets"], position_M)
         prediction = net.parts["lm_head"].predict(hidden_MD, net.encoder.embeddings.tokens.weight, targets_M)
         return prediction_sums(self.term, prediction, targets_M, net.encoder.config.vocab_size)
 
@@ -116,10 +116,10 @@ class MLM(PretrainingObjective):
         return cost.FORWARD_AND_BACKWARD * (cost.encoder_flops(net.encoder, length) + head)
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
-        return cost.peak_bytes(net.encoder, gradient_checkpointing)
+        return cost.peak_bytes(net.encoder, gradient_checkpointing, predicted=self.rate)
 
     def head_memory(self, net: Network, gradient_checkpointing: bool) -> cost.HeadMemory:
-        return cost.HeadMemory(self.rate, cost.stored_bytes(net.encoder, gradient_checkpointing))
+        return cost.HeadMemory(self.rate, cost.stored_bytes(net.encoder, gradient_checkpointing, predicted=self.rate))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,17 +149,9 @@ def prediction_sums(
     return dict(zip(prediction_terms(term), (prediction.loss, prediction.correct, bound), strict=True))
 
 
-def gather_positions(values_BL: Tensor, position_M: Tensor) -> Tensor:
-    """Return the values at some positions of the flattened rows, [M, ...].
-
-    Where a position is padding, one past the end, it is the last value.
-    """
-    flat_P = values_BL.flatten(0, 1)
-    return flat_P.index_select(0, position_M.clamp(max=len(flat_P) - 1))
-
-
 def gather_targets(targets_BL: Tensor, position_M: Tensor) -> Tensor:
     """Return the targets at some positions of the flattened rows, [M]. Padding positions have no target (-100)."""
+    from crossling.model.gather import gather_positions
     from crossling.model.kernels.prediction import IGNORE_INDEX
 
     return gather_positions(targets_BL, position_M).where(position_M < targets_BL.numel(), IGNORE_INDEX)

@@ -24,7 +24,7 @@ from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
-from crossling.objectives.mlm import gather_positions, gather_targets, mask_tokens, prediction_sums, prediction_terms
+from crossling.objectives.mlm import gather_targets, mask_tokens, prediction_sums, prediction_terms
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective, token_mask
 
 if TYPE_CHECKING:
@@ -113,11 +113,12 @@ class MRTD(PretrainingObjective):
         """Return the generator's prediction at M, the text with its samples, and the discriminator's logits."""
         import torch.nn.functional as F
 
+        from crossling.model.gather import gather_positions
+
         targets_BL, position_M, segments = batch["targets"], batch["masked_at"], batch["ids_segments"]
         generator = net.parts["generator"]
-        hidden_BLD = generator(batch["ids"], segments=segments).last_hidden_state
-        hidden_MD, noise_M = (gather_positions(values, position_M) for values in (hidden_BLD, batch["noise"]))
-        targets_M = gather_targets(targets_BL, position_M)
+        hidden_MD = generator(batch["ids"], segments=segments, positions=position_M).last_hidden_state
+        targets_M, noise_M = gather_targets(targets_BL, position_M), gather_positions(batch["noise"], position_M)
         table_VD = generator.embeddings.tokens.weight
         prediction = net.parts["generator_head"].predict(hidden_MD, table_VD, targets_M, noise_M)
         # Padding positions are one past the end.
@@ -134,11 +135,12 @@ class MRTD(PretrainingObjective):
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
         # The block that is recomputed is one of the encoder: those of the generator, without dropout, take no more.
-        generator = cost.stored_bytes(net.parts["generator"], gradient_checkpointing)
+        generator = cost.stored_bytes(net.parts["generator"], gradient_checkpointing, predicted=self.rate)
         return generator + cost.peak_bytes(net.encoder, gradient_checkpointing)
 
     def head_memory(self, net: Network, gradient_checkpointing: bool) -> cost.HeadMemory:
-        return cost.HeadMemory(self.rate, cost.stored_bytes(net.parts["generator"], gradient_checkpointing))
+        generator = cost.stored_bytes(net.parts["generator"], gradient_checkpointing, predicted=self.rate)
+        return cost.HeadMemory(self.rate, generator)
 
 
 @dataclass(frozen=True, kw_only=True)

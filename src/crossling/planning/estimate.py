@@ -81,7 +81,7 @@ def estimate_memory(
     shards = gpus if sharded else 1
     # With CUDA graphs the gradient of the step has memory of its own beside that of the micro-batch. Without them, the
     # only micro-batch of a step finds no earlier gradients.
-    has_buffer = recipe.uses_cuda_graphs and not sharded
+    has_buffer = recipe.cuda_graphs and not sharded
     is_single = gpus == 1 and round(micro_batches) == 1 and not recipe.alternate
     first_states = (states - (gradients if is_single and not has_buffer else 0)) / shards + queue
     return MemoryEstimate(

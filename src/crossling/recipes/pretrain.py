@@ -101,7 +101,7 @@ def _train(
 ) -> Network:
     """Train in one process of the run."""
     new = source.new if source else []
-    uses_graphs = recipe.uses_cuda_graphs and device.type == "cuda"
+    uses_graphs = recipe.cuda_graphs and device.type == "cuda"
     batches = make_batches(recipe, shards, rank(), world_size(), has_bucketed_shapes=uses_graphs)
     resampling = Resampling(recipe.dro, batches, recipe.objectives, steps=recipe.steps, run=out) if recipe.dro else None
     with main_process_first():
@@ -159,7 +159,7 @@ def enable_gradient_checkpointing(net: Network) -> None:
 
 
 def _memory_hint(recipe: Recipe) -> str:
-    without_graphs = "cuda_graphs=false, " if recipe.uses_cuda_graphs else ""
+    without_graphs = "cuda_graphs=false, " if recipe.cuda_graphs else ""
     hint = f"Resume with {without_graphs}gradient_checkpointing=true or a smaller micro_tokens"
     hint += f" (now {recipe.micro_tokens})."
     if recipe.xlco and recipe.xlco.has_in_batch_negatives:  # which are never split into micro-batches

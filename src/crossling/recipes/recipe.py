@@ -90,10 +90,10 @@ class Recipe:
         checkpoint_every: Steps between two checkpoints.
         log_every: Steps between two rows of metrics.
         micro_tokens: Tokens of a micro-batch. It bounds memory and, without dropout, changes no result.
-        gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
+        gradient_checkpointing: Recompute most activations in the backward pass: less memory, more time.
         parallel: On several GPUs: a full copy on each (`ddp`), sharded (`fsdp`), or by the size of the model (`auto`).
         cuda_graphs: On a GPU, replay training steps as CUDA graphs, so that small steps do not wait for the host. Not
-            used with gradient checkpointing or sharding.
+            used if the network is sharded.
 
     Example:
         >>> recipe = crossling.recipes.xlm_e("small").replace(steps=10_000, lr=1e-3)
@@ -135,11 +135,6 @@ class Recipe:
     def has_rtd(self) -> bool:
         """Replaced token detection is on, and with it a generator."""
         return bool(self.mrtd or self.trtd)
-
-    @property
-    def uses_cuda_graphs(self) -> bool:
-        """Training steps run as CUDA graphs on a GPU, unless the network is sharded."""
-        return self.cuda_graphs and not self.gradient_checkpointing
 
     def stream_steps(self, stream: str) -> int:
         """Return the number of steps that read a stream.

@@ -165,7 +165,7 @@ def shard_network(root: NetworkRoot, device: torch.device) -> None:
     block_dtype = torch.bfloat16 if device.type == "cuda" else None
     policy = MixedPrecisionPolicy(param_dtype=block_dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for block in [*root.modules()]:
-        if isinstance(block, GradientCheckpointingLayer):  # blocks of crossling and of transformers
+        if isinstance(block, Block | GradientCheckpointingLayer):  # blocks of crossling and of transformers
             fully_shard(block, mp_policy=policy)
     fully_shard(root, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
 
