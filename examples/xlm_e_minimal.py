@@ -25,9 +25,9 @@ from crossling.data.batches import Batches
 from crossling.data.packing import Batch
 from crossling.data.shards import Shards
 from crossling.model.encoder import CrosslingModel
+from crossling.model.gather import gather_positions
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.objectives import MRTD, TRTD, Network
-from crossling.objectives.mlm import gather_positions
 from crossling.objectives.objective import token_mask
 from crossling.sampling import Sampling
 from crossling.train.optimizer import OptimizerSettings
@@ -56,9 +56,8 @@ def replaced_token_detection(net: Network, batch: Batch) -> tuple[Tensor, Tensor
     # (1) The generator predicts the masked tokens:  L_G = - sum over i in M of log p_G(x_i | x with M masked)
     # (2) and samples from its prediction:           x'_i ~ p_G(x_i | x with M masked)
     generator = net.parts["generator"]
-    hidden_BLD = generator(batch["ids"], segments=segments_BL).last_hidden_state
     prediction = net.parts["generator_head"].predict(
-        gather_positions(hidden_BLD, masked_M),
+        generator(batch["ids"], segments=segments_BL, positions=masked_M).last_hidden_state,
         generator.embeddings.tokens.weight,
         gather_positions(original_BL, masked_M),
         gather_positions(batch["noise"], masked_M),  # uniform numbers, with which it samples

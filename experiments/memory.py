@@ -43,9 +43,8 @@ def main() -> None:
     parser.add_argument("--recipes", help="names of recipes, or `all` [default: XLM-E on text]")
     parser.add_argument("--results", type=Path, default=Path("experiments/results"))
     arguments = parser.parse_args()
-    print(
-        f"{'recipe':8} {'size':6} {'tokens':>7} {'GC':3}  {'GiB':>6} {'predicted':>9}  {'tokens/s':>10} {'predicted':>10}  MFU"
-    )
+    header = f"{'recipe':8} {'size':6} {'tokens':>7} {'GC':3}  {'GiB':>6} {'predicted':>9}"
+    print(f"{header}  {'tokens/s':>10} {'predicted':>10}  MFU")
     runs = []
     names = {None: [TEXT], "all": [*RECIPES]}.get(arguments.recipes) or arguments.recipes.split(",")
     batches = [int(batch) for batch in arguments.batches.split(",")]

@@ -164,6 +164,34 @@ def test_layers_argument_returns_that_layer() -> None:
         assert_close(model(ids, layers=layer).last_hidden_state, states[layer])
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("layers", [0, 1, 3])
+def test_the_last_layer_at_some_positions_equals_all_positions(norm: str, paired: bool, layers: int) -> None:
+    """In values and in gradients of all weights and of the input of the paired sequence."""
+    net = small(norm=norm, cross_attention=True, dropout=0.0, attention_dropout=0.0).train()
+    ids_BL, segments_BL = torch.randint(5, 50, (2, 6)), torch.tensor([[1, 1, 1, 2, 2, 2], [1, 1, 2, 2, 2, 0]])
+    pair_BLD = torch.randn(2, 6, 16, requires_grad=True)
+    extra = {"encoder_hidden_states": pair_BLD, "encoder_segments": segments_BL} if paired else {}
+    position_M = torch.tensor([9, 0, 4, 7])
+    weights_MD = torch.randn(4, 16)
+
+    def states_and_gradients(positions: Tensor | None) -> tuple[Tensor, list[Tensor | None]]:
+        output = net(ids_BL, segments=segments_BL, layers=layers, positions=positions, **extra).last_hidden_state
+        states_MD = output if positions is not None else output.flatten(0, 1)[position_M]
+        inputs = [*net.parameters(), pair_BLD]
+        return states_MD, [*torch.autograd.grad((states_MD * weights_MD).sum(), inputs, allow_unused=True)]
+
+    found_MD, found = states_and_gradients(position_M)
+    expected_MD, expected = states_and_gradients(None)
+    assert found_MD.shape == (4, 16)
+    assert_close(found_MD, expected_MD)
+    for one, other in zip(found, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert_close(one, other)
+
+
 def test_gradients_equal_those_of_the_slow_loop() -> None:
     model = small(num_hidden_layers=1)
     ids = torch.randint(4, 49, (1, 6))

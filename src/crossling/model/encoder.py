@@ -112,8 +112,8 @@ def compute_position_ids(segments_BL: Tensor) -> Tensor:
 class Block(nn.Module):
     """Self-attention, cross-attention if a paired sequence is given, and feed-forward, each with its LayerNorm.
 
-    With gradient checkpointing the backward pass recomputes the block. If it is compiled, the outputs of the kernels for
-    attention and residual norms are stored: to recompute them would take longer than other outputs of their size.
+    With gradient checkpointing the backward pass recomputes the block. If it is compiled, the outputs of the kernels
+    for attention and residual norms are stored: to recompute them would take longer than other outputs of their size.
     """
 
     gradient_checkpointing = False  # `gradient_checkpointing_enable` of the model sets it
