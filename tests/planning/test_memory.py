@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossling.bench.train_timing import random_loads, scale_recipe
+from crossling.bench.workload import BenchSetup
 from crossling.core.hardware import ACCELERATORS, GIB
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder import Block
 from crossling.objectives.cost import block_bytes
 from crossling.planning.communication import tokens_at_once
 from crossling.planning.estimate import estimate_memory, fit_to_memory
-from crossling.recipes import infoxlm, veco, xlm_e, xlm_r
+from crossling.recipes import get_recipe, infoxlm, veco, xlm_e, xlm_r
 from crossling.recipes.network import ObjectiveLoad, build_meta_network
 from crossling.recipes.recipe import Recipe
 
@@ -89,13 +94,23 @@ def test_memory_of_base_equals_a_hand_count() -> None:
     assert not found.sharded
 
 
-@pytest.mark.parametrize(
-    ("rows", "gradient_checkpointing", "measured"),
-    [(64, False, 17.0), (64, True, 7.19), (256, False, 54.6)],  # experiments/results/2026-11-15-speed-step.json
-)
-def test_memory_of_base_is_close_to_measurements(rows: int, gradient_checkpointing: bool, measured: float) -> None:
+MEASURED = Path(__file__).parents[2] / "experiments" / "results" / "2026-11-19-memory.json"
+
+
+@pytest.mark.parametrize("run", json.loads(MEASURED.read_text(encoding="utf-8"))["runs"], ids=str)
+def test_memory_of_every_recipe_is_within_5_percent_of_the_measurement(run: dict[str, Any]) -> None:
+    at = BenchSetup.of(run["size"])
+    assert (at.length, at.vocabulary) == (run["length"], run["vocabulary"])
+    recipe = text() if run["recipe"] == "text" else get_recipe(run["recipe"], run["size"])
+    recipe = scale_recipe(recipe, at, run["batch"]).replace(gradient_checkpointing=run["gradient_checkpointing"])
+    found = estimate_memory(recipe, build_meta_network(recipe, at.vocabulary), random_loads(recipe, at), H200)
+    assert found.gib == pytest.approx(run["peak_gib"], rel=0.05)
+
+
+@pytest.mark.parametrize(("rows", "measured"), [(64, 17.0), (256, 54.6)])  # 2026-11-15-speed-step.json
+def test_memory_without_graphs_is_close_to_measurements(rows: int, measured: float) -> None:
     """The step has one micro-batch, so there are no earlier gradients."""
-    recipe = text(micro_tokens=512 * rows, gradient_checkpointing=gradient_checkpointing, cuda_graphs=False)
+    recipe = text(micro_tokens=512 * rows, cuda_graphs=False)
     found = estimate_memory(recipe, build_meta_network(recipe, 250_002), {"mrtd": ObjectiveLoad(rows, 512.0)}, H200)
     assert found.gib == pytest.approx(measured, rel=0.05)
 

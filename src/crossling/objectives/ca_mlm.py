@@ -118,7 +118,7 @@ class CAMLM(MLM):
 
     def head_memory(self, net: Network, gradient_checkpointing: bool) -> cost.HeadMemory:
         below = self.activation_bytes(net, gradient_checkpointing)
-        return cost.HeadMemory(self.rate, below, table_gradients=len(self.terms))
+        return cost.HeadMemory(self.rate / 2, below, table_gradients=len(self.terms))  # a call predicts one side
 
 
 @dataclass(frozen=True, kw_only=True)

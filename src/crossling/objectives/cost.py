@@ -2,7 +2,8 @@
 
 A matrix product takes 2 FLOPs for each weight and token in the forward pass, and twice that in the backward pass.
 Attention adds 4 x length x width for each layer and token. Norms, softmaxes, embedding look-ups and padding are not
-counted. Activations are those of plain layers under bfloat16, with attention that stores no scores.
+counted. Every layer counts at all positions, as in papers, even if its states are read at some only. Activations are
+those of plain layers under bfloat16, with attention that stores no scores.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FORWARD_AND_BACKWARD = 3  # times the FLOPs of the forward pass
 class HeadMemory:
     """Memory while a language model head computes its loss and gradient."""
 
-    predicted: float  # predicted positions per token
+    predicted: float  # positions per token that one call of the head predicts
     activation_bytes: float  # per token, of the network below the head
     table_gradients: int = 1  # gradients of the token table that exist at once
 
