@@ -94,10 +94,10 @@ def test_memory_of_base_equals_a_hand_count() -> None:
     assert not found.sharded
 
 
-MEASURED = Path(__file__).parents[2] / "experiments" / "results" / "2026-11-19-memory.json"
+STORED_RUNS = Path(__file__).parents[2] / "experiments" / "results" / "2026-11-19-memory.json"
 
 
-@pytest.mark.parametrize("run", json.loads(MEASURED.read_text(encoding="utf-8"))["runs"], ids=str)
+@pytest.mark.parametrize("run", json.loads(STORED_RUNS.read_text(encoding="utf-8"))["runs"], ids=str)
 def test_memory_of_every_recipe_is_within_5_percent_of_the_measurement(run: dict[str, Any]) -> None:
     at = BenchSetup.of(run["size"])
     assert (at.length, at.vocabulary) == (run["length"], run["vocabulary"])
