@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from crossling import recipes
+from crossling.bench.bench_results import read_results, results_markdown
 from crossling.bench.step_profile import IDLE, OTHER, group_operations, profile_step
 from crossling.bench.workload import CPU_SHAPE, BenchSetup
 from crossling.cli.app import app
@@ -42,18 +44,28 @@ def test_operations_are_grouped_by_kind() -> None:
 def test_a_step_is_profiled() -> None:
     shape = replace(CPU_SHAPE, layers=1, width=16, feed_forward=32)
     at = replace(BenchSetup.of(), shape=shape, vocabulary=100, length=32, batches=(2,), times=2)
-    found = profile_step(recipes.xlm_e().replace(trtd=None), at, 2)
+    found = profile_step("xlm_e", recipes.xlm_e().replace(trtd=None), at, 2)
     assert found.tokens == 2 * 32
     assert found.host_seconds > 0
     assert sum(part.fraction for part in found.parts) == pytest.approx(1)
     assert {"matrix products", "attention", IDLE} <= {part.name for part in found.parts}
 
 
-def test_the_command_prints_a_profile_for_each_batch_size() -> None:
-    result = CliRunner().invoke(app, ["bench", "--profile", "--json"])
-    assert result.exit_code == 0
+def test_the_command_prints_and_stores_a_profile_for_each_batch_size(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "--profile", "--json", "-o", str(tmp_path / "profile.json")])
+    assert result.exit_code == 0, result.output
     profiles = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [each["batch"] for each in profiles] == [4, 8]
+    assert [each["name"] for each in profiles] == ["xlm_e on text, batch 4", "xlm_e on text, batch 8"]
+    stored = read_results(tmp_path / "profile.json")
+    assert stored["profiles"] == profiles
+    table = results_markdown([stored])
+    assert table.count("| part | ms | % of the step | launches | speed without it |") == 2
+    assert "xlm_e on text, batch 4: " in table
+    for part in profiles[0]["parts"]:
+        assert f"| {part['name']} | {part['seconds'] * 1e3:.2f} |" in table
+
+
+def test_a_profile_takes_no_names_of_benchmarks() -> None:
     refused = CliRunner().invoke(app, ["bench", "step", "--profile"])
     assert isinstance(refused.exception, BadInput)
     assert "speed without it" in CliRunner().invoke(app, ["bench", "--profile"]).stdout

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import date
 from itertools import product
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 
+from crossling.bench.step_profile import PROFILE_COLUMNS, StepProfile
 from crossling.bench.workload import BenchRow
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, write_json
@@ -32,6 +34,7 @@ class BenchResults:
     def __init__(self, file: Path, command: str, version: str) -> None:
         self.file = file
         self.rows: list[dict[str, Any]] = []
+        self.profiles: list[dict[str, Any]] = []
         self.facts = {
             "date": date.today().isoformat(),
             "device": _device(),
@@ -44,8 +47,13 @@ class BenchResults:
         self.rows.append({name: _rounded(value) for name, value in row.dump().items()})
         self._write()
 
+    def add_profile(self, profile: StepProfile) -> None:
+        self.profiles.append(asdict(profile))
+        self._write()
+
     def _write(self) -> None:
-        write_json(self.file, {**self.facts, "rows": self.rows})
+        profiles = {"profiles": self.profiles} if self.profiles else {}
+        write_json(self.file, {**self.facts, "rows": self.rows, **profiles})
         chart = growth_chart(self.rows)
         if chart:
             with atomic_file(self.file.with_suffix(".svg")) as new:
@@ -72,6 +80,8 @@ def results_markdown(results: Sequence[Mapping[str, Any]]) -> str:
         parts.append(fill(facts, 120, break_on_hyphens=False))
         for bench in dict.fromkeys(row.get("bench", "") for row in each["rows"]):
             parts.append(_table(bench, [row for row in each["rows"] if row.get("bench", "") == bench]))
+        for profile in map(StepProfile.load, each.get("profiles", [])):
+            parts += [fill(f"{profile.title}:", 120), markdown_table([PROFILE_COLUMNS, *profile.cells()])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -104,8 +114,13 @@ def _table(bench: str, rows: Sequence[Mapping[str, Any]]) -> str:
         "path": [row.get("path", "") for row in rows],
     }
     kept = {name: cells for name, cells in columns.items() if any(cells)}
-    lines = [[*kept], ["---"] * len(kept), *map(list, zip(*kept.values(), strict=True))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table([[*kept], *map(list, zip(*kept.values(), strict=True))])
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table whose first row is the header."""
+    header, *rest = rows
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rest))
 
 
 def _peer(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -26,6 +27,7 @@ KINDS = {
     "copies": r"Memcpy|Memset|copy_|_copy|CatArray|::(cat|clone|contiguous|fill_|zero_)$",
 }
 OTHER, IDLE = "other elementwise and sums", "idle"
+PROFILE_COLUMNS = ("part", "ms", "% of the step", "launches", "speed without it")
 
 
 @dataclass(frozen=True)
@@ -43,17 +45,42 @@ class StepPart:
         return 1 / (1 - self.fraction) if self.fraction < 1 else float("inf")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepProfile:
     """Time of a step, its parts on the device, and the time until the host has launched it."""
 
+    name: str
     seconds: float
     host_seconds: float
     tokens: int
     parts: list[StepPart]  # longest first
 
+    @classmethod
+    def load(cls, stored: Mapping[str, Any]) -> StepProfile:
+        """Return a profile from its JSON."""
+        return cls(**{**stored, "parts": [StepPart(**part) for part in stored["parts"]]})
 
-def profile_step(recipe: Recipe, at: BenchSetup, batch: int) -> StepProfile:
+    @property
+    def title(self) -> str:
+        """Name, time and throughput of the step."""
+        host = f"of which the host needs {self.host_seconds * 1e3:.1f} ms"
+        return f"{self.name}: {self.seconds * 1e3:.1f} ms, {host}; {self.tokens / self.seconds:,.0f} tokens/s"
+
+    def cells(self) -> list[list[str]]:
+        """Return a table row for each part, with `PROFILE_COLUMNS`."""
+        return [
+            [
+                part.name,
+                f"{part.seconds * 1e3:.2f}",
+                f"{100 * part.fraction:.1f}",
+                f"{part.operations:.0f}",
+                f"{part.speedup:.2f}x",
+            ]
+            for part in self.parts
+        ]
+
+
+def profile_step(name: str, recipe: Recipe, at: BenchSetup, batch: int) -> StepProfile:
     """Measure a step of a recipe and the time of each kind of operation."""
     training = TrainingLoop(scale_recipe(recipe, at, batch), at)
     work = training.batches[0].pin_memory() if at.on_gpu else training.batches[0]
@@ -81,7 +108,13 @@ def profile_step(recipe: Recipe, at: BenchSetup, batch: int) -> StepProfile:
     for event in profiler.key_averages():
         microseconds = event.self_device_time_total if at.on_gpu else event.self_cpu_time_total
         found[event.key] = microseconds / 1e6 / at.times, event.count / at.times
-    return StepProfile(median(seconds), median(host_seconds), work.tokens, group_operations(found, median(seconds)))
+    return StepProfile(
+        name=name,
+        seconds=median(seconds),
+        host_seconds=median(host_seconds),
+        tokens=work.tokens,
+        parts=group_operations(found, median(seconds)),
+    )
 
 
 def group_operations(operations: Mapping[str, tuple[float, float]], step_seconds: float) -> list[StepPart]:

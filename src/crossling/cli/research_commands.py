@@ -22,6 +22,7 @@ from crossling.core.progress import format_duration, print_status
 
 if TYPE_CHECKING:
     from crossling.audit.ranking import RankedCorpus
+    from crossling.bench.bench_results import BenchResults
 
 
 def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
@@ -186,13 +187,13 @@ def bench(
     """
     from crossling.bench.bench_results import BenchResults, figure
 
-    if profile:
-        if names or corpora or out:
-            raise BadInput("--profile: measures an XLM-E step alone. Omit the names of benchmarks, --corpora and -o.")
-        _print_profiles(size, json_)
-        return
-    rows = xl.bench(names or (), corpora, size)
+    if profile and (names or corpora):
+        raise BadInput("--profile: measures an XLM-E step alone. Omit the names of benchmarks and --corpora.")
+    rows = xl.bench(names or (), corpora, size)  # checks the names before the file is created
     results = BenchResults(out, " ".join(["crossling", *sys.argv[1:]]), xl.__version__) if out else None
+    if profile:
+        _print_profiles(size, results, json_)
+        return
     table = Table("bench", "ours", "peer", "ratio", "unit", "MFU", "host", "GiB", "beside")
     try:
         for row in rows:
@@ -212,22 +213,22 @@ def bench(
             Console().print(table)
 
 
-def _print_profiles(size: str | None, json_: bool) -> None:
+def _print_profiles(size: str | None, results: BenchResults | None, json_: bool) -> None:
     """Print one table for each batch size."""
     from crossling.bench.bench_step import text_recipe
-    from crossling.bench.step_profile import profile_step
+    from crossling.bench.step_profile import PROFILE_COLUMNS, profile_step
     from crossling.bench.workload import BenchSetup
 
     at = BenchSetup.of(size)
     for batch in at.batches:
-        found = profile_step(text_recipe(), at, batch)
+        name = " ".join(["xlm_e", *([size] if size else []), f"on text, batch {batch}"])
+        found = profile_step(name, text_recipe(), at, batch)
+        if results is not None:
+            results.add_profile(found)
         if json_:
-            print(json.dumps({"batch": batch, **asdict(found)}), flush=True)
+            print(json.dumps(asdict(found)), flush=True)
             continue
-        title = f"xlm_e on text, batch {batch}: {found.seconds * 1e3:.1f} ms, of which the host needs"
-        title += f" {found.host_seconds * 1e3:.1f} ms; {found.tokens / found.seconds:,.0f} tokens/s"
-        table = Table("part", "ms", "% of the step", "launches", "speed without it", title=title, title_justify="left")
-        for part in found.parts:
-            figures = (f"{part.seconds * 1e3:.2f}", f"{100 * part.fraction:.1f}", f"{part.operations:.0f}")
-            table.add_row(part.name, *figures, f"{part.speedup:.2f}x")
+        table = Table(*PROFILE_COLUMNS, title=found.title, title_justify="left")
+        for cells in found.cells():
+            table.add_row(*cells)
         Console().print(table)
