@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,26 @@ def test_probe_and_validation_are_logged(shards: Shards, small_model: list[str],
     probed = [row for row in rows(tmp_path / "run") if "probe/mine" in row]
     assert [row["step"] for row in probed] == [0, 2]
     assert any(key.startswith("probe/loss/") for key in probed[0])
+
+
+def test_a_run_that_is_older_than_a_setting_resumes_with_the_same_batches(
+    shards: Shards, small_model: list[str], tmp_path: Path
+) -> None:
+    settings = [*small_model, "steps=4", "log_every=1", "checkpoint_every=2", "mrtd.length=32", "mrtd.tokens=256"]
+    settings += ["trtd=off", "optimizer.warmup=1"]
+    run, before = tmp_path / "run", [*settings, "sampling.full_blocks=none"]
+    crossling.pretrain("xlm_e", shards, run, size="tiny", set=before)
+    losses = [row["loss"] for row in rows(run)]
+    stored = json.loads((run / "recipe.json").read_text())
+    del stored["recipe"]["sampling"]["full_blocks"]
+    (run / "recipe.json").write_text(json.dumps(stored))
+    shutil.rmtree(run / "checkpoints" / "0000004")
+    crossling.pretrain("xlm_e", shards, run, size="tiny", set=settings)
+    assert [row["loss"] for row in rows(run)] == losses
+    with pytest.raises(BadInput, match=r"another recipe \(different: sampling\.full_blocks\)"):
+        crossling.pretrain("xlm_e", shards, run, size="tiny", set=[*settings, "sampling.full_blocks=true"])
+    crossling.pretrain("xlm_e", shards, tmp_path / "new", size="tiny", set=settings)
+    assert [row["loss"] for row in rows(tmp_path / "new")] != losses
 
 
 def test_contradictory_keywords_are_refused(shards: Shards, tmp_path: Path) -> None:

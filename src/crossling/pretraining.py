@@ -120,7 +120,7 @@ def _choose_recipe(
 ) -> Recipe:
     """Return the recipe with its settings, and with the size and learning rate for the model it is initialized from."""
     if isinstance(recipe, Recipe):
-        return get_recipe(recipe, size).set(assignments)
+        return get_recipe(recipe, size).as_started(out).set(assignments)
     if isinstance(init, InitialModel):
         chosen = adapt_recipe(os.fspath(recipe), init, size, assignments)
         warnings.warn(f"peak learning rate {chosen.lr:g}", stacklevel=3)
@@ -129,7 +129,7 @@ def _choose_recipe(
         return get_recipe(out / "recipe.json").set(assignments)
     if Path(recipe).suffix == ".json" and (earlier := RunFolder.read_init_source(Path(recipe).parent)):
         warnings.warn(f"that run was initialized from {earlier.models['model']}, this one is not", stacklevel=3)
-    return get_recipe(recipe, size).set(assignments)
+    return get_recipe(recipe, size).as_started(out).set(assignments)
 
 
 def _loss_probes(

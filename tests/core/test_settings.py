@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -262,6 +262,15 @@ def test_flatten_gives_keys_as_assign_takes_them() -> None:
     assert found["engine.lambda"] == 50.0
     assert found["radio"] is None
     assert settings.assign(CAR, f"engine.lambda={found['engine.lambda']}") == CAR
+
+
+def test_later_settings_are_reset_to_none_unless_they_are_stored() -> None:
+    car = Car("red", Engine(1.5, turbo=True), limit=3, spare=Radio(7, "one"))
+    stored = json.loads(json.dumps(asdict(car)))
+    assert settings.without_later_settings(car, stored) == car
+    del stored["limit"], stored["spare"]["station"], stored["engine"]["turbo"]
+    # Only a setting whose default is None can have been added later.
+    assert settings.without_later_settings(car, stored) == replace(car, limit=None, spare=Radio(7))
 
 
 # ---- aliases ------------------------------------------------------------------------------------------------

@@ -203,6 +203,26 @@ def from_dict(cls: type[T], stored: Any, where: str) -> T:
     return cls(**values)
 
 
+def without_later_settings(value: T, stored: Mapping[str, Any]) -> T:
+    """Return `value` without the settings that an earlier version, which wrote `stored`, did not have.
+
+    A setting that is added later has the default None, which means the behaviour before it was added.
+
+    Args:
+        value: Dataclass to change.
+        stored: JSON object of such a dataclass.
+    """
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(value):
+        current, is_stored = getattr(value, field.name), field.name in stored
+        if is_dataclass(current) and not isinstance(current, type):
+            if is_stored and isinstance(stored[field.name], dict):
+                changes[field.name] = without_later_settings(current, stored[field.name])
+        elif not is_stored and field.default is None:
+            changes[field.name] = None
+    return replace(value, **changes)
+
+
 def part_type(cls: type, name: str) -> Any:
     """Return the dataclass that the field `name` of `cls` holds, also if it is optional."""
     return _dataclass_in(_types(cls)[name])

@@ -2,6 +2,9 @@
 
 A block contains as many sentences of one document as fit. It ends with a sentence if that leaves at most a tenth of it
 empty, else inside one. No block crosses the end of a document, and no token is dropped.
+
+Full blocks (`sampling.full_blocks`) cut the text of a language into equal lengths, across documents. Nothing but the
+</s> of its last sentence separates a document from the next one, and attention crosses it, as in one sequence.
 """
 
 from __future__ import annotations
@@ -97,6 +100,17 @@ class TextGroup:
         return self.sentences.tokens[self.starts[index] : self.starts[index + 1]], _NO_IDS, -1
 
 
+class FullTextGroup(TextGroup):
+    """Text of one language in full blocks. Only the last block may be shorter. Nothing is computed in advance."""
+
+    def __len__(self) -> int:
+        return -(-len(self.sentences.tokens) // (self.length - 1))
+
+    def example(self, index: int) -> Example:
+        start = index * (self.length - 1)
+        return self.sentences.tokens[start : start + self.length - 1], _NO_IDS, -1
+
+
 @dataclass(frozen=True)
 class PairGroup:
     """One corpus in one language pair."""
@@ -139,7 +153,8 @@ def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) ->
     probabilities = {name: p for name, p in sampling_probabilities(shards, stream, sampling).items() if p}
     groups: Sequence[ExampleGroup]
     if stream == "text":
-        groups = [TextGroup(name, shards.text[name], p, length) for name, p in probabilities.items()]
+        text_group = FullTextGroup if sampling.full_blocks else TextGroup
+        groups = [text_group(name, shards.text[name], p, length) for name, p in probabilities.items()]
     else:
         bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
         groups = [PairGroup(name, bitexts[name], p, length) for name, p in probabilities.items()]

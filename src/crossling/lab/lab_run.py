@@ -64,7 +64,7 @@ class LabRun:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe with the number of steps of its budget."""
-        recipe = self.plan.recipe(self.run, self.seed)
+        recipe = self.plan.recipe(self.run, self.seed).as_started(self.folder)
         if self.plan.flops is not None:
             started = self.started_recipe
             steps = started.steps if started else steps_within(self.plan.flops, recipe, self.shards)

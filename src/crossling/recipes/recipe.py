@@ -273,6 +273,24 @@ class Recipe:
         """
         return settings.from_dict(cls, read_description(Path(file))["recipe"], str(file))
 
+    def as_started(self, run: str | os.PathLike[str]) -> Recipe:
+        """Return the recipe without settings that did not exist when a run was started, so that the run resumes.
+
+        Args:
+            run: Run folder, which may not exist.
+
+        Returns:
+            The recipe with None for each such setting.
+
+        Raises:
+            BadInput: The `recipe.json` of the run is not readable, or of another version.
+
+        Example:
+            >>> crossling.recipes.xlm_e("base").as_started("runs/xlm_e").sampling.full_blocks
+        """
+        file = Path(run) / "recipe.json"
+        return settings.without_later_settings(self, read_description(file)["recipe"]) if file.is_file() else self
+
     def _problems(self) -> Iterator[str]:
         """Yield contradictions between settings, each as a message."""
         if not self.objectives:

@@ -80,7 +80,7 @@ def preview_text(recipe: Recipe, shards: Shards) -> SamplingPreview[str] | None:
     probabilities = recipe.sampling.text_probabilities(counts)
     tokens = dict.fromkeys(probabilities, 0.0)
     for objective in objectives:
-        load, blocks = _text_load(objective, shards, probabilities)
+        load, blocks = _text_load(objective, recipe, shards, probabilities)
         for language, p in probabilities.items():
             tokens[language] += recipe.stream_steps("text") * load.examples * p / blocks
     epochs = {language: tokens[language] / n for language, n in counts.items()}
@@ -132,7 +132,7 @@ def preview_loads(
     for name, objective in recipe.objectives.items():
         if objective.stream == "text":
             assert text is not None
-            loads[name], _ = _text_load(objective, shards, text.probabilities)
+            loads[name], _ = _text_load(objective, recipe, shards, text.probabilities)
         else:
             assert pairs is not None
             loads[name] = _pair_load(objective, shards, pairs.probabilities, pairs.counts)
@@ -140,11 +140,11 @@ def preview_loads(
 
 
 def _text_load(
-    objective: DataObjective, shards: Shards, probabilities: Mapping[str, float]
+    objective: DataObjective, recipe: Recipe, shards: Shards, probabilities: Mapping[str, float]
 ) -> tuple[ObjectiveLoad, float]:
     """Return the load, and the blocks per token: probabilities are of tokens, and blocks are sampled."""
-    entries = shards.manifest["text"]
-    lengths = {language: _block_length(entries[language], objective.length) for language in probabilities}
+    entries, mean_length = shards.manifest["text"], _full_length if recipe.sampling.full_blocks else _block_length
+    lengths = {language: mean_length(entries[language], objective.length) for language in probabilities}
     blocks = {language: p / (lengths[language] - 1) for language, p in probabilities.items()}  # without <s>
     total = sum(blocks.values())
     return _mean_load(objective, {language: n / total for language, n in blocks.items()}, lengths), total
@@ -178,6 +178,11 @@ def _block_length(entry: Mapping[str, int], length: int) -> float:
     empty = min(sentence, (1 - MIN_FILL) * capacity) ** 2 / (2 * sentence)
     blocks = max(1.0, document / (capacity - empty) + 0.5 * (document > capacity))
     return 1 + document / blocks
+
+
+def _full_length(entry: Mapping[str, int], length: int) -> float:
+    """Return the mean tokens of a full block, <s> included. Only the last one is shorter."""
+    return 1 + entry["tokens"] / math.ceil(entry["tokens"] / (length - 1))
 
 
 def _pair_length(shards: Shards, bitext: TokenizedBitext, length: int) -> float:

@@ -29,6 +29,7 @@ def xlm_e(size: str = "base") -> Recipe:
     - Relative positions in 32 buckets up to distance 128, with absolute positions beside them.
     - Dropout 0.1 in the discriminator, except for attention weights, and none in the generator.
     - One token table for both.
+    - Blocks of text are full and cross documents. Only the </s> of each sentence separates two documents.
     - Large and XL: learning rate, steps, batch size and clipping of XY-LENT, which has the same architectures.
 
     The paper's pairs have English on one side. Here every pair of the shards is used; `--set sampling.pivot=en` selects
@@ -50,6 +51,6 @@ def xlm_e(size: str = "base") -> Recipe:
         model=SIZES[size],
         mrtd=MRTD(rate=0.15, lambda_=50.0, tokens=defaults.tokens, length=defaults.length),
         trtd=TRTD(rate=0.15, lambda_=50.0, tokens=defaults.tokens, length=defaults.length),
-        sampling=Sampling(text_alpha=0.7, pair_alpha=0.7),
+        sampling=Sampling(text_alpha=0.7, pair_alpha=0.7, full_blocks=True),
         **defaults.recipe_fields(),
     )

@@ -46,6 +46,6 @@ def xy_lent(size: str = "base") -> Recipe:
         model=SIZES[size],
         mrtd=MRTD(rate=0.15, lambda_=50.0, tokens=defaults.tokens, length=defaults.length),
         trtd=TRTD(rate=0.15, lambda_=50.0, tokens=defaults.tokens, length=defaults.length),
-        sampling=Sampling(text_alpha=0.7, pair_rule="xy_lent", pair_alpha=0.7),
+        sampling=Sampling(text_alpha=0.7, pair_rule="xy_lent", pair_alpha=0.7, full_blocks=True),
         **defaults.recipe_fields(),
     )

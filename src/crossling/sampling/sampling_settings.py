@@ -40,6 +40,8 @@ class Sampling:
         relax: For m2m and xy_lent: use the closest feasible marginals if the pairs do not allow the exact ones.
         focus: Languages to adapt a model to, as codes separated by commas. Pairs with one of them belong to the focus.
         replay: With a focus, the probability of all other languages together, against forgetting.
+        full_blocks: Fill every block of text to its length, across the ends of sentences and documents [default: a
+            block holds text of one document].
 
     Example:
         >>> sampling = crossling.Sampling(text_alpha=0.7, pair_rule="m2m")
@@ -53,6 +55,7 @@ class Sampling:
     relax: bool = False
     focus: str | None = None
     replay: Annotated[float, PROBABILITY] = 0.5
+    full_blocks: bool | None = None
 
     @property
     def pair_description(self) -> str:
