@@ -103,6 +103,18 @@ def test_a_multiway_corpus_with_one_language_left_is_removed(tmp_path: Path) -> 
     assert (row["read"], row["kept"], row["reasons"]) == (2, 0, {"no other language left": 2})
 
 
+def test_pairs_below_the_least_score_are_dropped(tmp_path: Path) -> None:
+    files = {"pairs/ccmatrix.en-fr.tsv": "1.3\tone\tun\n0.9\ttwo\tdeux\n1.1\tthree\ttrois\n"}
+    corpora = write(tmp_path / "corpora", files)
+    report = run_clean(corpora, tmp_path / "out", Rules(min_score=1.1))
+    assert lines(tmp_path / "out" / "pairs" / "ccmatrix.en-fr.tsv.gz") == ["one\tun", "three\ttrois"]
+    [row] = report["corpora"]
+    assert (row["read"], row["kept"], row["reasons"]) == (3, 2, {"low score": 1})
+    assert report["rules"]["min_score"] == 1.1
+    assert run_clean(corpora, tmp_path / "out", Rules(min_score=1.1)) == report
+    assert "min_score" not in Rules(duplicates=True).to_json()
+
+
 def test_bytes_depend_on_the_text_alone(tmp_path: Path) -> None:
     corpora = write(tmp_path / "corpora", {"text/en.txt": "one\ntwo\n"})
     run_clean(corpora, tmp_path / "a")

@@ -16,7 +16,7 @@ PRINTING = {"json"}
 OPTIONS = {
     "synth": {"wrong", "copies", "near_duplicates", "many_to_one", "train", "dev", "test"},  # fields of noise, examples
     "clean": {  # fields of rules
-        *("against", "all", "copies", "duplicates", "language", "length", "many_to_one", "min_pairs"),
+        *("against", "all", "copies", "duplicates", "language", "length", "many_to_one", "min_pairs", "min_score"),
         *("near_copies", "near_duplicates", "ratio"),
     },
     "tokenize": {"priority"},  # of Corpora

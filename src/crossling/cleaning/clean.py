@@ -69,8 +69,10 @@ def clean(
             f"rules: none is chosen, so nothing would be dropped. Choose from {names}: in Python"
             " Rules(duplicates=True), on the command line --duplicates or --all."
         )
-    out = Path(out)
-    survey = CorpusSurvey(open_corpora(corpora), rules, True, out)
+    out, corpora = Path(out), open_corpora(corpora)
+    if rules.min_score is not None:
+        corpora = corpora.with_min_score(rules.min_score)
+    survey = CorpusSurvey(corpora, rules, True, out)
     if report := _find_finished(survey, out):
         return report
     select = StageJob("select", partial(_select_parts, survey), _selection_folder(survey))
@@ -94,7 +96,9 @@ def _find_finished(survey: CorpusSurvey, out: Path) -> dict[str, Any] | None:
     if foreign:
         raise BadInput(f"{min(foreign)}: not written by crossling clean. Move it, or give a new or an empty folder.")
     if report["sources"] != survey.current_sources():
-        raise BadInput(f"{out}: has cleaned text of other corpora. Give a new or an empty folder.")
+        raise BadInput(
+            f"{out}: has cleaned text of other corpora, or of another min_score. Give a new or an empty folder."
+        )
     is_complete = all(file.is_file() and file.stat().st_size == size for file, size in files.items())
     return report if is_complete and report["key"] == survey.key(report["sources"]) else None
 

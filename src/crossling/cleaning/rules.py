@@ -66,6 +66,7 @@ class Rules:
         near_duplicates: Find lines and pairs with a MinHash similarity of at least 0.8. Needs rensa.
         many_to_one: Most different translations of one text.
         ratio: Largest factor by which a length ratio may differ from the median of its corpus.
+        min_score: Least score of a sentence pair, in TSV files with a column of scores (CCMatrix, CCAligned).
         min_pairs: Least number of sentence pairs of a language. Bitext of other languages is dropped.
         against: Folder of benchmarks. Lines with one of their sentences are found.
 
@@ -84,6 +85,7 @@ class Rules:
     near_duplicates: bool = False
     many_to_one: Annotated[int | None, AT_LEAST_1] = None
     ratio: Annotated[float | None, Bounds(more_than=1, less_than=math.inf)] = None
+    min_score: Annotated[float | None, Bounds(more_than=-math.inf, less_than=math.inf)] = None
     min_pairs: Annotated[int | None, AT_LEAST_1] = None
     against: Path | None = None
 
@@ -108,6 +110,8 @@ class Rules:
             True
         """
         values: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        if self.min_score is None:
+            del values["min_score"]  # cleaned folders of earlier versions have no such rule and stay valid
         return values
 
 

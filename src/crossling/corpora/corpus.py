@@ -1,7 +1,7 @@
 """Raw text by language or language pair, streamed: at most a line, a row or a document is in memory.
 
     CORPORA/ text/sw.txt                  one sentence per line, blank line between documents  (or .jsonl .parquet .hf)
-             pairs/en-fr.tsv              source TAB target           (also NAME.en-fr.tsv; or .tmx .jsonl .parquet .hf)
+             pairs/en-fr.tsv              source TAB target, or with a score     (or .tmx .jsonl .parquet .hf)
              pairs/NAME.en-fr.en  .fr     line n of one translates line n of the other
              multi/NAME/en.txt  de.txt    the same for any number of languages, empty line for a missing translation
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -147,6 +148,27 @@ class Corpora:
         languages = {text.language for text in self.text}
         languages.update(*(pairs.languages for pairs in self.pairs), *(multi.languages for multi in self.multi))
         self.languages = tuple(sorted(languages))
+
+    def with_min_score(self, score: float) -> Corpora:
+        """Return the corpora without the sentence pairs that have a lower score.
+
+        Args:
+            score: Least score of a pair in a TSV file with scores. Files without scores keep all pairs.
+
+        Returns:
+            A copy whose readers skip these pairs.
+
+        Example:
+            >>> corpora = Corpora("corpora").with_min_score(1.06)
+        """
+        other = copy(self)
+        other.pairs = tuple(
+            replace(corpus, sources=tuple(replace(source, min_score=score) for source in corpus.sources))
+            if all(isinstance(source, TextFile) for source in corpus.sources)
+            else corpus
+            for corpus in self.pairs
+        )
+        return other
 
     def lines(self, language: str) -> Iterator[str]:
         """Yield every line of a language in monolingual, parallel and multiway corpora.

@@ -1,25 +1,22 @@
 """Corpus formats: one table from file ending to reader functions.
 
 To add a format, write its reader functions here and add one entry to `FORMATS`. Discovery of files, decompression and
-error messages follow from the table. For instance, pairs with a score in a third column (`pairs/en-fr.scored`):
+error messages follow from the table. For instance, pairs with three bars between the sides (`pairs/en-fr.bars`):
 
-    def _read_scored(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
-        return map_rows(_split_scored, read_lines(file.path))
+    def _read_bars(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
+        return map_rows(_split_at_bars, read_lines(file.path))
 
-    def _split_scored(line: str) -> PairRow:
-        source, target, score = (*line.split("\\t"), "", "", "")[:3]
-        try:
-            return (source, target) if float(score) >= 0.5 else SkipReason.LOW_SCORE
-        except ValueError:
-            return SkipReason.NO_SCORE
+    def _split_at_bars(line: str) -> PairRow:
+        source, separator, target = line.partition("|||")
+        return (source, target) if separator else SkipReason.NOT_TWO_COLUMNS
 
-    FORMATS["scored"] = CorpusFormat(read_pairs=_read_scored)
+    FORMATS["bars"] = CorpusFormat(read_pairs=_read_bars)
 
 - The key is the last suffix of the file name. A variant of an existing ending needs an ending of its own.
 - A reader yields one item for every row. For a row that cannot be used it yields a `SkipReason`, under whose value the
   row is counted. A new reason is a new member of `SkipReason` (text_files.py).
 - Rows may depend on the name and the bytes of the file alone: `tokenize` and `clean` reuse results by `Source.digest`.
-  A value that users set, such as a threshold, is a field of the source and enters its digest.
+  A value that users set, such as `min_score`, is a field of the source and enters its digest.
 - Add the ending to the samples and to `test_endings_of_every_place` in tests/corpora/test_formats.py, and to
   docs/reference/formats.md.
 """
@@ -36,6 +33,7 @@ from crossling.core.errors import BadInput
 from crossling.corpora import records
 from crossling.corpora.hub_datasets import DatasetReference
 from crossling.corpora.languages import match_codes
+from crossling.corpora.scored_rows import read_tsv
 from crossling.corpora.text_files import SkipReason, TextFile, clean_line, count_lines, map_rows, read_lines
 
 Source = TextFile | DatasetReference
@@ -69,15 +67,6 @@ class CorpusFormat:
 
 def _read_txt(file: TextFile) -> Iterator[Line]:
     return map_rows(clean_line, read_lines(file.path))
-
-
-def _read_tsv(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
-    return map_rows(_split_columns, read_lines(file.path))
-
-
-def _split_columns(line: str) -> PairRow:
-    columns = line.split("\t")
-    return (columns[0], columns[1]) if len(columns) == 2 else SkipReason.NOT_TWO_COLUMNS
 
 
 def _read_moses(left: Path, right: Path) -> Iterator[PairRow]:
@@ -125,7 +114,7 @@ def _column(source: Source, default: str) -> str:
 
 FORMATS: dict[str, CorpusFormat] = {
     "txt": CorpusFormat(read_text=_read_txt, read_multi=_read_txt),
-    "tsv": CorpusFormat(read_pairs=_read_tsv),
+    "tsv": CorpusFormat(read_pairs=lambda file, _: read_tsv(file)),
     "tmx": CorpusFormat(read_pairs=records.read_units),
     "jsonl": _record_format(lambda file, _: records.read_jsonl(file.path)),
     "parquet": _record_format(

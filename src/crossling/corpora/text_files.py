@@ -38,6 +38,8 @@ class SkipReason(Enum):
     EMPTY_SIDE = "empty side"
     MISSING_SIDE = "missing side"
     NOT_TWO_COLUMNS = "not two columns"
+    NO_SCORE = "no score"
+    LOW_SCORE = "low score"
     NOT_JSON = "not JSON"
     NO_TEXT = "no text"  # null, absent, or a number
 
@@ -47,6 +49,7 @@ class TextFile:
     """Source of text: a file."""
 
     path: Path
+    min_score: float | None = None  # of pairs, if the file has scores
 
     def __str__(self) -> str:
         return str(self.path)
@@ -67,9 +70,10 @@ class TextFile:
             return self.path.stat().st_size
 
     def digest(self) -> str:
-        """Return a hash of the bytes on disk, which depends on the compression."""
+        """Return a hash of the bytes on disk, which depends on the compression, and of the least score."""
         with _readable_errors(self.path):
-            return file_fingerprint(self.path)
+            digest = file_fingerprint(self.path)
+        return digest if self.min_score is None else f"{digest} {self.min_score!r}"
 
 
 def map_rows(function: Callable[[T], U], rows: Iterable[T | SkipReason]) -> Iterator[U | SkipReason]:
