@@ -14,7 +14,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossling.cleaning.clean import clean, small_languages
+from crossling.cleaning.clean import clean
 from crossling.cleaning.rules import ALL_RULES, TOO_FEW_PAIRS, Reason, Rules
 from crossling.corpora.corpus import Corpora
 
@@ -142,26 +142,6 @@ def test_lines_with_benchmark_sentences_are_dropped(tmp_path: Path) -> None:
 
 
 # ---- languages with few pairs -------------------------------------------------------------------------------
-
-
-def test_a_removed_language_takes_its_pairs_along() -> None:
-    pairs = {("a", "b"): 10, ("b", "c"): 6, ("c", "d"): 3, ("a", "e"): 20}
-    assert small_languages(pairs, 5) == {"d": 3}
-    assert small_languages(pairs, 8) == {"d": 3, "c": 6}
-    assert small_languages(pairs, 11) == {"d": 3, "c": 9, "b": 10}
-    assert small_languages(pairs, 1) == {}
-
-
-@given(
-    st.dictionaries(st.tuples(st.sampled_from("abc"), st.sampled_from("def")), st.integers(0, 20), max_size=9),
-    st.integers(1, 30),
-)
-def test_every_remaining_language_has_enough_pairs(pairs: dict[tuple[str, str], int], fewest: int) -> None:
-    removed = small_languages(pairs, fewest)
-    left = {both: count for both, count in pairs.items() if not removed.keys() & set(both)}
-    for language in {language for both in left for language in both}:
-        assert sum(count for both, count in left.items() if language in both) >= fewest
-    assert not small_languages(left, fewest)
 
 
 def test_bitext_of_small_languages_is_removed_and_their_text_kept(tmp_path: Path) -> None:

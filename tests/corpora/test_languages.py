@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
-from crossling.corpora.languages import canonical_code, match_codes, parse_pair
+from crossling.corpora.languages import canonical_code, match_codes, parse_pair, small_languages
 
 WRITTEN_AND_CANONICAL = """
 eng en   swh sw   swa sw   cmn zh   zho zh   pes fa   arb ar   nob nb   nno nn   zsm ms   ekk et   lvs lv   khk mn
@@ -105,3 +105,26 @@ def test_codes_of_the_two_languages_of_a_pair(
     codes: str, pair: tuple[str, str], found: tuple[str | None, str | None]
 ) -> None:
     assert match_codes(codes.split(), pair) == found
+
+
+# ---- languages with few pairs -------------------------------------------------------------------------------
+
+
+def test_a_removed_language_takes_its_pairs_along() -> None:
+    pairs = {("a", "b"): 10, ("b", "c"): 6, ("c", "d"): 3, ("a", "e"): 20}
+    assert small_languages(pairs, 5) == {"d": 3}
+    assert small_languages(pairs, 8) == {"d": 3, "c": 6}
+    assert small_languages(pairs, 11) == {"d": 3, "c": 9, "b": 10}
+    assert small_languages(pairs, 1) == {}
+
+
+@given(
+    st.dictionaries(st.tuples(st.sampled_from("abc"), st.sampled_from("def")), st.integers(0, 20), max_size=9),
+    st.integers(1, 30),
+)
+def test_every_remaining_language_has_enough_pairs(pairs: dict[tuple[str, str], int], fewest: int) -> None:
+    removed = small_languages(pairs, fewest)
+    left = {both: count for both, count in pairs.items() if not removed.keys() & set(both)}
+    for language in {language for both in left for language in both}:
+        assert sum(count for both, count in left.items() if language in both) >= fewest
+    assert not small_languages(left, fewest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -141,6 +142,31 @@ def test_a_language_subset_reads_what_shards_of_these_languages_give(stream: Any
     expected = batches_of(own, task)
     for step in range(3):
         assert is_same(subset[step], expected[step])
+
+
+@pytest.mark.parametrize(
+    ("fewest", "sampling", "found"),
+    [
+        (1, Sampling(), {0, 1, 2, 3}),
+        (15, Sampling(), {0, 1, 2}),  # fr has 4 pairs
+        (16, Sampling(), {0}),  # sw has 15 in two corpora, de and en have at least 20
+        (20, Sampling(), {0}),
+        (15, Sampling(languages="de,en,sw"), {0, 1, 2}),
+        (11, Sampling(languages="de,sw,fr", pair_rule="xy_lent", relax=True), set()),
+    ],
+)
+def test_pairs_of_languages_with_few_pairs_are_not_sampled(fewest: int, sampling: Sampling, found: set[int]) -> None:
+    corpora = [
+        *(bitext(0, "de-en", [3] * 20, [3] * 20), bitext(1, "en-sw", [3] * 5, [3] * 5)),
+        *(bitext(2, "de-sw", [3] * 10, [3] * 10), bitext(3, "de-fr", [3] * 4, [3] * 4)),
+    ]
+    sampling = replace(sampling, min_pairs=fewest)
+    if not found:
+        with pytest.raises(BadInput, match=f"no translation pairs among de, fr, sw of languages with {fewest} or more"):
+            batches_of(shards_of(bitexts=corpora), Reader("pairs", number=200), sampling)
+        return
+    batches = batches_of(shards_of(bitexts=corpora), Reader("pairs", number=200), sampling)
+    assert {row >> 40 for row in scalars(batches[0], "row")} == found
 
 
 def test_corpora_without_pairs_are_never_sampled() -> None:

@@ -83,6 +83,12 @@ def test_recipe_is_valid_and_read_back(name: str, size: str) -> None:
     assert settings.from_dict(Recipe, json.loads(json.dumps(recipe.dump())), "file") == recipe
 
 
+@pytest.mark.parametrize(("size", "fewest"), [("tiny", None), ("small", None), ("base", 50_000), ("xl", 50_000)])
+def test_xy_lent_drops_small_languages_in_the_sizes_of_the_paper(size: str, fewest: int | None) -> None:
+    assert get_recipe("xy_lent", size).sampling.min_pairs == fewest
+    assert get_recipe("xlm_e", size).sampling.min_pairs is None
+
+
 @pytest.mark.parametrize(("name", "size"), PUBLISHED)
 def test_every_hyperparameter_is_as_published(name: str, size: str) -> None:
     found = dict(get_recipe(name, size).settings())

@@ -56,6 +56,14 @@ def test_the_advice_leads_to_about_forty_epochs(name: str, size: str, settings: 
     assert 30 <= max(better.epochs.values()) <= 45
 
 
+def test_languages_with_too_few_pairs_are_named() -> None:
+    shards = shards_of({("de", "en"): 200_000, ("en", "si"): 6_000}, {"si": 204_000, "en": 5_000_000})
+    recipe = get_recipe("xlm", "base").set(["sampling.min_pairs=50000", "steps=1000", "optimizer.warmup=0.1"])
+    [line] = [line for line in warnings_of(recipe, shards) if "min_pairs" in line]
+    assert line.startswith("sampling.min_pairs=50000: no pair of si is used (1 language), because")
+    assert not [line for line in warnings_of(recipe.set(["sampling.min_pairs=6000"]), shards) if "min_pairs" in line]
+
+
 def test_too_little_data_for_any_such_run() -> None:
     recipe = get_recipe("rosetta", "small").set(["tlm=off", "xlco=off"])
     [only] = warnings_of(recipe, shards_of({}, {"si": 500}))

@@ -28,6 +28,7 @@ from crossling.core.files import atomic_folder, link_or_copy, write_json
 from crossling.core.jobs import Share
 from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, open_corpora
+from crossling.corpora.languages import small_languages
 
 REPORT = "cleaning.json"
 KINDS = ("text", "pairs", "multi")
@@ -104,20 +105,6 @@ def _find_finished(survey: CorpusSurvey, out: Path) -> dict[str, Any] | None:
 
 
 # ---- selection of corpora ------------------------------------------------------------------------------------
-
-
-def small_languages(pairs: dict[tuple[str, str], int], fewest: int) -> dict[str, int]:
-    """Return languages with fewer pairs, and their counts. Repeated, since each removed language takes pairs along."""
-    removed: dict[str, int] = {}
-    while True:
-        counts: Counter[str] = Counter()
-        for languages, count in pairs.items():
-            if removed.keys().isdisjoint(languages):
-                counts.update(dict.fromkeys(languages, count))
-        new = {language: count for language, count in counts.items() if count < fewest}
-        if not new:
-            return removed
-        removed |= new
 
 
 def _selection_folder(survey: CorpusSurvey) -> Path:

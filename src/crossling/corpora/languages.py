@@ -15,7 +15,8 @@ bibliographic codes of ISO 639-2 (`ger`) and the collections of ISO 639-5.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib import resources
 
@@ -129,3 +130,17 @@ def _codes() -> dict[str, str]:
     table = resources.files("crossling.corpora").joinpath("iso639.txt").read_text(encoding="ascii")
     rows = map(str.split, table.splitlines())  # a three-letter code and, if there is one, its two-letter equivalent
     return {code: row[-1] for row in rows for code in row} | _SYNONYMS
+
+
+def small_languages(pairs: Mapping[tuple[str, str], int], fewest: int) -> dict[str, int]:
+    """Return languages with fewer pairs, and their counts. Repeated, since each removed language takes pairs along."""
+    removed: dict[str, int] = {}
+    while True:
+        counts: Counter[str] = Counter()
+        for languages, count in pairs.items():
+            if removed.keys().isdisjoint(languages):
+                counts.update(dict.fromkeys(languages, count))
+        new = {language: count for language, count in counts.items() if count < fewest}
+        if not new:
+            return removed
+        removed |= new

@@ -19,6 +19,7 @@ from copy import copy
 import numpy as np
 
 from crossling.core.errors import BadInput, suggestion
+from crossling.corpora.languages import small_languages
 from crossling.data.keyed_random import mix_bits
 from crossling.data.shards import Shards, TokenizedBitext
 from crossling.sampling import MOST_PAIRED, Pair, Sampling
@@ -51,6 +52,20 @@ def text_counts(shards: Shards, sampling: Sampling) -> dict[str, int]:
 
 def pair_counts(shards: Shards, sampling: Sampling) -> dict[Pair, int]:
     """Return the number of translation pairs of each language pair that is used."""
+    small = skipped_languages(shards, sampling)
+    return {pair: n for pair, n in _selected_pairs(shards, sampling).items() if small.isdisjoint(pair)}
+
+
+def skipped_languages(shards: Shards, sampling: Sampling) -> set[str]:
+    """Return the languages whose pairs are not used, because they have fewer than `sampling.min_pairs`."""
+    if sampling.min_pairs is None:
+        return set()
+    counts = {pair: n for pair, n in _selected_pairs(shards, sampling).items() if n}
+    return {*small_languages(counts, sampling.min_pairs)}
+
+
+def _selected_pairs(shards: Shards, sampling: Sampling) -> dict[Pair, int]:
+    """Return the number of translation pairs of each language pair that the settings of languages allow."""
     all_counts: Counter[Pair] = Counter()
     for bitext in shards.bitexts:
         all_counts[unordered_pair(bitext.languages)] += bitext.pairs

@@ -20,6 +20,7 @@ GOOD_EPOCHS = 40
 MIN_STEPS = 500  # fewer are no training run: a smaller batch is suggested instead
 MIN_BATCH = 1024  # tokens of an objective per step
 MAX_WARMUP = 0.5  # of the steps
+MAX_LISTED = 6  # languages in a message
 LONG_RUN = 100  # steps; shorter runs are tests
 
 
@@ -38,6 +39,14 @@ def run_warnings(
         yield from _epoch_warnings(recipe, "text", text)
     if pairs is not None:
         yield from _epoch_warnings(recipe, "pairs", pairs)
+    if pairs is not None and pairs.skipped:
+        number = len(pairs.skipped)
+        listed = ", ".join(pairs.skipped[:MAX_LISTED]) + (", ..." if number > MAX_LISTED else "")
+        yield (
+            f"sampling.min_pairs={recipe.sampling.min_pairs}: no pair of {listed} is used"
+            f" ({number} language{'s' if number > 1 else ''}), because the shards have fewer. Set sampling.min_pairs=none"
+            " to use them."
+        )
 
 
 def _warmup_warnings(recipe: Recipe) -> Iterator[str]:

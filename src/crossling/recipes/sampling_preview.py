@@ -15,7 +15,13 @@ from typing import Any, Generic, TypeVar
 from crossling.core.errors import BadInput
 from crossling.data.batches import DataObjective
 from crossling.data.example_groups import MIN_FILL
-from crossling.data.example_sampler import check_languages, pair_counts, text_counts, unordered_pair
+from crossling.data.example_sampler import (
+    check_languages,
+    pair_counts,
+    skipped_languages,
+    text_counts,
+    unordered_pair,
+)
 from crossling.data.shards import Shards, TokenizedBitext
 from crossling.recipes.network import ObjectiveLoad
 from crossling.recipes.recipe import Recipe
@@ -33,6 +39,7 @@ class SamplingPreview(Generic[Key]):
     probabilities: dict[Key, float]
     epochs: dict[Key, float]  # passes over the data of a key in the whole run
     note: str = ""  # warnings of the sampling rule
+    skipped: tuple[str, ...] = ()  # languages with too few pairs
 
     @property
     def never_sampled(self) -> float:
@@ -103,7 +110,9 @@ def preview_pairs(recipe: Recipe, shards: Shards) -> SamplingPreview[Pair] | Non
     loads = [_pair_load(objective, shards, probabilities, counts) for objective in objectives]
     samples = recipe.stream_steps("pairs") * sum(load.examples for load in loads)
     epochs = {pair: samples * probabilities[pair] / n for pair, n in counts.items()}
-    return SamplingPreview(counts, probabilities, epochs, " ".join(str(each.message) for each in caught))
+    note = " ".join(str(each.message) for each in caught)
+    skipped = tuple(sorted(skipped_languages(shards, recipe.sampling)))
+    return SamplingPreview(counts, probabilities, epochs, note=note, skipped=skipped)
 
 
 def preview_rules(recipe: Recipe, shards: Shards) -> dict[str, SamplingPreview[Pair] | str]:

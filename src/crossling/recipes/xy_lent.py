@@ -12,6 +12,7 @@ PAPER = {
     "large": TrainingDefaults(tokens=1_048_576, length=512, steps=500_000, warmup=10_000, lr=2e-4, clip=1.0),
     "xl": TrainingDefaults(tokens=4_194_304, length=512, steps=150_000, warmup=10_000, lr=1e-4, clip=1.0),
 }
+MIN_PAIRS = 50_000  # of a language (footnote 4)
 
 
 def xy_lent(size: str = "base") -> Recipe:
@@ -19,6 +20,8 @@ def xy_lent(size: str = "base") -> Recipe:
 
     XLM-E on translation pairs between any two languages, sampled so that each language has its smoothed probability
     (section 3.2), with a vocabulary of 500k entries (`crossling vocab --size 500000 --allocate vocap`).
+
+    Languages with fewer than 50k pairs are dropped (footnote 4), except in the sizes tiny and small.
 
     - Command: `crossling pretrain xy_lent --shards SHARDS -o RUN`
     - Cost (paper): Base and Large on 128 A100-40GB, XL on 512 A100-80GB; 477M / 814M / 2.1B parameters.
@@ -46,6 +49,12 @@ def xy_lent(size: str = "base") -> Recipe:
         model=SIZES[size],
         mrtd=MRTD(rate=0.15, lambda_=50.0, tokens=defaults.tokens, length=defaults.length),
         trtd=TRTD(rate=0.15, lambda_=50.0, tokens=defaults.tokens, length=defaults.length),
-        sampling=Sampling(text_alpha=0.7, pair_rule="xy_lent", pair_alpha=0.7, full_blocks=True),
+        sampling=Sampling(
+            text_alpha=0.7,
+            pair_rule="xy_lent",
+            pair_alpha=0.7,
+            min_pairs=MIN_PAIRS if size in PAPER else None,
+            full_blocks=True,
+        ),
         **defaults.recipe_fields(),
     )

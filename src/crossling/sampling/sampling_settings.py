@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar, get_args
 
 from crossling.core.errors import prefix_errors
-from crossling.core.settings import PROBABILITY
+from crossling.core.settings import AT_LEAST_1, PROBABILITY
 from crossling.corpora.languages import canonical_code
 from crossling.sampling.marginals import Pair, temperature_sampling
 from crossling.sampling.pair_rules import m2m, xy_lent
@@ -40,6 +40,7 @@ class Sampling:
         relax: For m2m and xy_lent: use the closest feasible marginals if the pairs do not allow the exact ones.
         focus: Languages to adapt a model to, as codes separated by commas. Pairs with one of them belong to the focus.
         replay: With a focus, the probability of all other languages together, against forgetting.
+        min_pairs: Use no pair of a language that has fewer sentence pairs in all. Its text is used [default: use all].
         full_blocks: Fill every block of text to its length, across the ends of sentences and documents [default: a
             block holds text of one document].
 
@@ -55,6 +56,7 @@ class Sampling:
     relax: bool = False
     focus: str | None = None
     replay: Annotated[float, PROBABILITY] = 0.5
+    min_pairs: Annotated[int | None, AT_LEAST_1] = None
     full_blocks: bool | None = None
 
     @property
@@ -62,7 +64,8 @@ class Sampling:
         """The pairs that are used, in words."""
         pivot = "the language with the most pairs" if self.pivot == MOST_PAIRED else self.pivot
         among = f" among {_listed(self.language_subset)}" if self.languages is not None else ""
-        return f"translation pairs{f' with {pivot}' if pivot else ''}{among}"
+        least = f" of languages with {self.min_pairs:,} or more" if self.min_pairs is not None else ""
+        return f"translation pairs{f' with {pivot}' if pivot else ''}{among}{least}"
 
     @property
     def text_description(self) -> str:
