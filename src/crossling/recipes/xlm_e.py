@@ -30,7 +30,11 @@ def xlm_e(size: str = "base") -> Recipe:
     - Dropout 0.1 in the discriminator, except for attention weights, and none in the generator.
     - One token table for both.
     - Blocks of text are full and cross documents. Only the </s> of each sentence separates two documents.
-    - Large and XL: learning rate, steps, batch size and clipping of XY-LENT, which has the same architectures.
+    - Large and XL: appendix A has their layers, widths and vocabulary of 500k entries, but the paper has no schedule.
+      Learning rate, steps, batch size and clipping are those of XY-LENT, which has the same architectures.
+
+    Base has the 250k entries of XLM-R. Large and XL have 500k, allocated by VoCap: `crossling vocab --size 500000
+    --allocate vocap`. The vocabulary comes from the shards, so a run takes the size that they have.
 
     The paper's pairs have English on one side. Here every pair of the shards is used; `--set sampling.pivot=en` selects
     those with English.
