@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from crossling import cli
 from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
+from crossling.vocabulary import build_vocabulary
 from crossling.vocabulary.build_vocabulary import describe_languages, vocab
 from crossling.vocabulary.vocabulary import VOCABULARY_FORMAT, Vocabulary
 
@@ -93,6 +94,31 @@ def test_contradictory_options_are_refused_before_any_text_is_read(
         vocab(corpora, tmp_path / "v", **options)
     assert str(caught.value).startswith(expected)
     assert not (tmp_path / "v").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "characters"),
+    [
+        ({"size": 500_000}, 625_000_000),
+        ({"size": 250_002}, 312_502_500),
+        ({"size": 32_000}, 40_000_000),
+        ({"size": 1_000}, 40_000_000),
+        ({"size": 500_000, "characters": 1_000_000}, 1_000_000),
+    ],
+)
+def test_sample_of_vocap_grows_with_the_size(
+    options: dict[str, Any], characters: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SampledError(Exception):
+        """Ends the run."""
+
+    def sample_lines(*_: object, budget: int, **__: object) -> None:
+        raise SampledError(budget)
+
+    monkeypatch.setattr(build_vocabulary, "sample_lines", sample_lines)
+    corpora = folder_of(tmp_path, {"text/en.txt": ["the quick brown fox"]})
+    with pytest.raises(SampledError, match=f"^{characters}$"):
+        vocab(corpora, tmp_path / "v", allocate="vocap", **options)
 
 
 def test_the_corpora_may_be_a_path(tmp_path: Path) -> None:

@@ -153,7 +153,9 @@ def vocab(
     trim: Annotated[bool, flag("--trim", "Keep only the entries that these corpora use.")] = False,
     alpha: Annotated[float, option("A", "Exponent that smooths the proportions of languages.")] = 0.5,
     beta: Annotated[float, option("B", "Exponent of the proportions in vocap.")] = 0.7,
-    characters: Annotated[int, option("N", "Size of the training sample.")] = 40_000_000,
+    characters: Annotated[
+        int | None, option("N", "Size of the sample. [default: 40 million; vocap: 1,250 per entry if more]")
+    ] = None,
     workers: Annotated[int, option("N", "Processes (vocap) or threads (joint).", min=1)] = 2,
     seed: Seed = 0,
     json_: Json = False,

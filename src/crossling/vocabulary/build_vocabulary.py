@@ -12,7 +12,13 @@ import numpy as np
 from crossling.core.errors import BadInput, suggestion
 from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.vocabulary import reuse_vocabulary, text_normalization, vocap
-from crossling.vocabulary.unigram import SAMPLE_CHARACTERS, collect_statistics, join_languages, sample_lines
+from crossling.vocabulary.unigram import (
+    CHARACTERS_PER_ENTRY,
+    SAMPLE_CHARACTERS,
+    collect_statistics,
+    join_languages,
+    sample_lines,
+)
 from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary, check_vocabulary_folder, read_report
 
 ALLOCATIONS = ("joint", "vocap")
@@ -28,7 +34,7 @@ def vocab(
     seed: int = 0,
     allocate: str | None = None,
     beta: float = 0.7,
-    characters: int = SAMPLE_CHARACTERS,
+    characters: int | None = None,
     workers: int = 2,
     from_: str | os.PathLike[str] | None = None,
     extend: bool = False,
@@ -47,7 +53,7 @@ def vocab(
         allocate: "joint" trains one vocabulary on all languages [default]. "vocap" allocates vocabulary capacity to
             each language by its average log probability.
         beta: Exponent of the language proportion in VoCap.
-        characters: Size of the training sample.
+        characters: Size of the training sample [default: 40 million; for VoCap 1,250 for each entry if that is more].
         workers: Processes (VoCap) or threads.
         from_: Vocabulary folder, run folder, Hugging Face folder or name on the hub to start from (option `--from`).
         extend: Add subwords for these corpora to `from_`, up to `size`.
@@ -65,6 +71,8 @@ def vocab(
     corpora, out = open_corpora(corpora), Path(out)
     check_vocabulary_folder(out)  # before the long computation, too
     out.parent.mkdir(parents=True, exist_ok=True)
+    if characters is None:
+        characters = max(SAMPLE_CHARACTERS, CHARACTERS_PER_ENTRY * (size or 0) if allocate == "vocap" else 0)
     _check_numbers(alpha, beta, characters)
     _check_options(size, allocate, from_, extend=extend, trim=trim)
     settings = {

@@ -17,6 +17,7 @@ from crossling.sampling.marginals import temperature_sampling
 from crossling.vocabulary.text_normalization import unnormalized_clusters
 
 SAMPLE_CHARACTERS = 40_000_000  # Size of the sample, all languages together.
+CHARACTERS_PER_ENTRY = 1250  # Least size of the sample of VoCap: 40 million at 32,000 entries, 625 million at 500,000.
 MAX_LINE_CHARACTERS = 4096  # The cost of SentencePiece grows with the square of a long word.
 EXCERPT_LINES = 1000  # Lines of each language in the report, up to twice as many.
 
