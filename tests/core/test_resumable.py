@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,17 @@ def test_one_process_holds_a_lock(tmp_path: Path) -> None:
             assert not second
     with lock_file(tmp_path / "new" / "lock", wait=False) as again:
         assert again
+
+
+def test_waiting_for_a_lock_can_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    monkeypatch.setattr(time, "monotonic", lambda: 10.0 * len(waited))
+    with lock_file(tmp_path / "lock"), lock_file(tmp_path / "lock", timeout=35.0) as mine:
+        assert not mine
+    assert len(waited) == 4
+    with lock_file(tmp_path / "lock", timeout=35.0) as mine:
+        assert mine
 
 
 def hold_and_exit(path: Path) -> None:

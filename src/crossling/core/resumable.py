@@ -15,11 +15,12 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import xxhash
 
@@ -33,6 +34,7 @@ from crossling.core.files import atomic_file, atomic_folder, read_json, write_js
 
 PARTIAL_FORMAT = 1  # version of the folder that PartialOutput writes
 ENTRY_FILE = "entry.json"
+POLL_SECONDS = 0.1  # between two attempts to lock a file
 PARTS_FOLDER = ".partial"  # hidden folder in an output folder, for the parts of shared work
 
 
@@ -197,22 +199,21 @@ def check_output_folder(out: Path, *, holds: Iterable[str], command: str, exclus
 
 
 @contextmanager
-def lock_file(path: Path, *, wait: bool = True, remove: bool = False) -> Iterator[bool]:
+def lock_file(path: Path, *, wait: bool = True, timeout: float | None = None, remove: bool = False) -> Iterator[bool]:
     """Yield True while this process alone holds the lock. The lock ends with its process, even if it is killed.
 
     Args:
         path: File of the lock. It is created if it is missing.
         wait: Wait for another holder. Otherwise yield False at once.
+        timeout: Seconds to wait; then yield False. [default: no limit]
         remove: Remove the file at the end.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
-        try:
-            if sys.platform == "win32":
-                msvcrt.locking(lock.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-            else:
-                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except (BlockingIOError, PermissionError):  # PermissionError: on Windows
+        end = time.monotonic() + (timeout or 0.0)
+        while not (is_mine := _try_lock(lock, wait=wait and timeout is None)) and wait and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
+        if not is_mine:
             yield False
             return
         try:
@@ -220,6 +221,18 @@ def lock_file(path: Path, *, wait: bool = True, remove: bool = False) -> Iterato
         finally:
             if remove:
                 path.unlink(missing_ok=True)
+
+
+def _try_lock(lock: IO[str], *, wait: bool) -> bool:
+    """Lock an open file. Return False if another process holds the lock."""
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(lock.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except (BlockingIOError, PermissionError):  # PermissionError: on Windows
+        return False
+    return True
 
 
 def _read_object(file: Path) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ define, and splitting a batch changes nothing. Dropout is seeded per micro-batch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from crossling.data.batches import StepWork
 from crossling.data.packing import Batch
 from crossling.objectives.objective import Objective, combined_loss_weights
 from crossling.train.choices import Reduction
+from crossling.train.compilation import CompilationLock, cache_lock
 from crossling.train.graphs import CudaGraphs, GradientBuffer, Tensors
 from crossling.train.health import MAX_NORM_RATIO, GradientNormGuard
 from crossling.train.meters import StepResult
@@ -75,6 +77,9 @@ class TrainStep:
         self.frozen = [parameter for name, parameter in network.net.named_parameters() if name not in names]
         self.lr = 0.0  # of the last step
         self.graphs: CudaGraphs | None = None
+        self.compilation: CompilationLock | None = None
+        if network.is_compiled and not network.is_sharded:
+            self.compilation = cache_lock(network.net, network.device)
         if cuda_graphs and network.device.type == "cuda" and not network.is_sharded:
             self.graphs, self.gradients = CudaGraphs(network.device), GradientBuffer(network.net.parameters())
         self._progress = torch.zeros((), device=network.device)
@@ -115,21 +120,31 @@ class TrainStep:
         self, key: tuple[Any, ...], function: Callable[[Any, Tensors], Tensors], inputs: Tensors, names: Iterable[str]
     ) -> Tensors:
         """Return function(key, inputs), from a CUDA graph if the objectives allow it."""
-        exchanges = self.network.world_size > 1 and any(self.objectives[name].exchanges_tensors for name in names)
-        if self.graphs is None or exchanges:
+        if self.graphs is None or self._exchanges_tensors(names):
             return function(key, move_to_device(inputs, self.network.device))
         return self.graphs.run(key, partial(function, key), inputs)
+
+    def _exchanges_tensors(self, names: Iterable[str]) -> bool:
+        return self.network.world_size > 1 and any(self.objectives[name].exchanges_tensors for name in names)
+
+    def _first_call(self, name: str, batch: Tensors) -> AbstractContextManager[None]:
+        """Return a context in which no other process compiles the same code. It must not wait for other processes."""
+        if self.compilation is None or self._exchanges_tensors([name]):
+            return nullcontext()
+        shapes = {str(key): [*value.shape] for key, value in batch.items()}
+        return self.compilation.first_call(repr(self.objectives[name]), shapes)
 
     def _add_gradient(self, part: tuple[str, bool], inputs: Tensors) -> Tensors:
         """Add the gradient of one micro-batch to that of the step. Return what its objective returns."""
         name, is_first = part
         batch = {key: values for key, values in inputs.items() if key != FACTORS}
-        with autocast(self.network.device):
-            results = self.network.forward(lambda net: self.objectives[name].loss(net, batch))
-        factors_T = self.network.gradient_scale * inputs[FACTORS]
-        terms = zip(self.objectives[name].loss_weights, factors_T, strict=True)
-        loss = sum(factor * results[term] for term, factor in terms)
-        loss.backward()
+        with self._first_call(name, batch):
+            with autocast(self.network.device):
+                results = self.network.forward(lambda net: self.objectives[name].loss(net, batch))
+            factors_T = self.network.gradient_scale * inputs[FACTORS]
+            terms = zip(self.objectives[name].loss_weights, factors_T, strict=True)
+            loss = sum(factor * results[term] for term, factor in terms)
+            loss.backward()
         if self.graphs is not None:
             self._with_gradient[part] = self.gradients.collect(is_first)
         sums = {term: value.detach().double() for term, value in results.items() if not value.dim()}
