@@ -7,10 +7,12 @@ It comes after `evaluate` in the import order, because probes evaluate the netwo
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from crossling.core import progress
 from crossling.core.distributed import process_group
 from crossling.core.errors import BadInput
 from crossling.data.shards import Shards
@@ -67,6 +69,7 @@ def pretrain(
         >>> recipe = crossling.recipes.xlm_e("small").replace(steps=10_000)
         >>> crossling.pretrain(recipe, "shards", "runs/short", probe="data")
     """
+    started = progress.command_started or time.perf_counter()
     out = Path(out)
     with process_group():
         data = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
@@ -84,6 +87,7 @@ def pretrain(
             probe_every=probe_every or max(1, chosen.steps // 10),
             workers=workers,
             init=start,
+            started=started,
         )
 
 

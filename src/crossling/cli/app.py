@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
@@ -20,6 +21,7 @@ from crossling.cli.evaluate_commands import evaluate, report
 from crossling.cli.research_commands import audit, bench, demo, lab
 from crossling.cli.train_commands import export, finetune, plan, pretrain
 from crossling.cli.use_commands import align, embed, mine, translate
+from crossling.core import progress
 from crossling.core.errors import BadInput, Failed, Interrupted
 
 GROUPS: dict[str, dict[Callable[..., None], str]] = {
@@ -164,6 +166,7 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # performance hints, repeated in every process
     warnings.showwarning = _print_note
+    progress.command_started = time.perf_counter()
     try:
         app()
     except BadInput as error:

@@ -17,6 +17,7 @@ from rich.progress import Progress as Bar
 T = TypeVar("T")
 
 LOG_INTERVAL = 15.0  # seconds between two lines without a terminal
+command_started: float | None = None  # time.perf_counter() at the start of the command line, if this is one
 
 
 class Progress:

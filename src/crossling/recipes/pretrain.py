@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,7 @@ def pretrain(
     probe_every: int = 0,
     workers: int | None = None,
     init: InitialModel | str | os.PathLike[str] | None = None,
+    started: float | None = None,
 ) -> Network:
     """Pre-train a model. Resumes from the latest checkpoint in `out`.
 
@@ -54,6 +56,7 @@ def pretrain(
         probe_every: Steps between two probes; 0 probes before the first step and at the end.
         workers: Data loader processes [default: by the machine].
         init: Model to initialize from; the recipe takes its architecture [default: random weights].
+        started: `time.perf_counter()` from which the time to the first step counts [default: now].
 
     Returns:
         The trained network.
@@ -61,6 +64,7 @@ def pretrain(
     Raises:
         BadInput: The recipe contradicts itself, the shards or the run in `out`.
     """
+    started = time.perf_counter() if started is None else started
     out = Path(out)
     recipe, model, source = _prepare_init(recipe, out, init)
     recipe.check()
@@ -83,7 +87,16 @@ def pretrain(
     with process_group() as device:
         workers = _default_workers(device) if workers is None else workers
         return _train(
-            recipe, shards, out, schedule, probe=probe, workers=workers, model=model, source=source, device=device
+            recipe,
+            shards,
+            out,
+            schedule,
+            probe=probe,
+            workers=workers,
+            model=model,
+            source=source,
+            device=device,
+            started=started,
         )
 
 
@@ -98,6 +111,7 @@ def _train(
     model: InitialModel | None,
     source: InitSource | None,
     device: torch.device,
+    started: float,
 ) -> Network:
     """Train in one process of the run."""
     new = source.new if source else []
@@ -140,6 +154,7 @@ def _train(
             unfrozen=_new_parameters(net, new),
             parallel=recipe.parallel,
             resampling=resampling,
+            started=started,
         )
         trainer.fit()
     except torch.OutOfMemoryError:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from crossling.core.distributed import all_reduce_sum, is_main_process, world_size
 from crossling.core.hardware import device_name, local_accelerator
+from crossling.core.progress import print_status
 
 ROW_WEIGHT = 0.2  # of the newest row in the mean step time, which becomes a mean of about five rows
 
@@ -161,6 +162,25 @@ class EtaMeter:
         self.step_seconds = state["step_seconds"]
         self.seconds |= {event: state["seconds"].get(event, 0.0) for event in self.every}
         self.counts |= {event: state["counts"].get(event, 0) for event in self.every}
+
+
+def print_first_step(run: str, started: float, begin: float, waited: float, device: torch.device) -> None:
+    """Print the seconds from the start of a command to the end of its first step, and their parts.
+
+    Args:
+        run: Name of the run.
+        started: Time when the command started.
+        begin: Time when the step began.
+        waited: Seconds that were waited for its data before.
+        device: Device to wait for.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    if is_main_process():
+        now = time.perf_counter()
+        step = f"{now - begin:.1f} s in the step{' with compilation' if device.type == 'cuda' else ''}"
+        parts = f"{begin - waited - started:.1f} s before training, {waited:.1f} s loading data, {step}"
+        print_status(f"{run}: first step after {now - started:.1f} s ({parts})")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from crossling.objectives.training_network import Network
 from crossling.train.checkpoint import Checkpoints, list_checkpoints
 from crossling.train.choices import Parallel
 from crossling.train.health import CollapseMonitor, DiscriminatorGuard, most_frequent_token_share
-from crossling.train.meters import EtaMeter, MetricsAccumulator, RareEvent, TrainingCost
+from crossling.train.meters import EtaMeter, MetricsAccumulator, RareEvent, TrainingCost, print_first_step
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.parallel import ParallelNetwork, autocast
 from crossling.train.resampling import Resampling
@@ -63,6 +63,7 @@ class Trainer:
         keep: Number of scheduled checkpoints to keep besides the best ones.
         patience: Probes in a row without a better first selection metric that end the run.
         resampling: Changes the sampling probabilities of bitext during the run.
+        started: `time.perf_counter()` at the start of the command, to report the time to its first step.
     """
 
     net: Network
@@ -83,6 +84,7 @@ class Trainer:
     keep: int | None = None
     patience: int | None = None
     resampling: Resampling | None = None
+    started: float | None = None
 
     def __post_init__(self) -> None:
         net, schedule, optimizer = self.net.to(self.device), self.schedule, self.optimizer
@@ -201,7 +203,11 @@ class Trainer:
                 requested = time.perf_counter()
 
     def _train(self, work: StepWork, counts: Mapping[str, int], tokens: int, waited: float) -> None:
+        begin = time.perf_counter()
         self.metrics.add(self.train_step.run(self.step, work, counts, tokens), waited)
+        if self.started is not None:
+            print_first_step(self.run.path.name, self.started, begin, waited, self.device)
+            self.started = None
         self.step += 1
         self.cost.tokens += tokens
         self._add_seconds()
