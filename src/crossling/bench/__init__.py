@@ -10,6 +10,7 @@ from pathlib import Path
 from crossling.bench.bench_attention import attention_rows, head_rows
 from crossling.bench.bench_data import data_rows
 from crossling.bench.bench_encode import encode_rows, evaluate_rows
+from crossling.bench.bench_start import start_rows
 from crossling.bench.bench_step import growth_rows, recipe_rows, short_step_rows, step_rows
 from crossling.bench.workload import BenchRow, BenchSetup
 from crossling.core.errors import BadInput, Failed, suggestion
@@ -25,6 +26,7 @@ BENCHES: dict[str, Callable[[BenchSetup], Iterator[BenchRow]]] = {
     "encode": encode_rows,
     "evaluate": evaluate_rows,
     "growth": growth_rows,
+    "start-up": start_rows,
 }
 
 

@@ -168,7 +168,8 @@ def bench(
     names: Annotated[
         list[str] | None,
         argument(
-            "[NAME]...", "step, short-steps, recipes, attention, head, data, encode, evaluate or growth. [default: all]"
+            "[NAME]...",
+            "step, short-steps, recipes, attention, head, data, encode, evaluate, growth or start-up. [default: all]",
         ),
     ] = None,
     corpora: Annotated[Path | None, option("FOLDER", "Text for `data`. [default: synthetic languages]")] = None,
