@@ -207,6 +207,22 @@ def test_gradients_equal_those_of_the_slow_loop() -> None:
     assert fast["relative.weight_NH"].abs().sum() > 0
 
 
+def test_compiled_blocks_with_gradient_checkpointing_equal_plain_ones() -> None:
+    encoder = small(num_hidden_layers=1).train()
+    ids = torch.randint(encoder.config.vocab_size, (2, 8))
+
+    def gradients() -> dict[str, Tensor]:
+        encoder.zero_grad()
+        encoder(ids).last_hidden_state.cumsum(-1).sin().sum().backward()
+        return {name: value.grad for name, value in encoder.named_parameters() if value.grad is not None}
+
+    plain = gradients()
+    encoder.gradient_checkpointing_enable()
+    encoder.blocks[0].compile(backend="aot_eager")
+    for name, value in gradients().items():
+        assert_close(value, plain[name], msg=name)
+
+
 def test_save_and_load_with_hugging_face(tmp_path: Path) -> None:
     model = small(norm="pre", universal_layer=2)
     model.save_pretrained(tmp_path)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts, noop_context_fn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -155,9 +155,10 @@ class Block(nn.Module):
         inputs = hidden, bias, mask, paired_BTD, paired_mask, cache, position_M
         if not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
             return self._compute(*inputs)
-        is_selective = torch.compiler.is_compiling() and uses_block_kernels(hidden)
-        contexts = _selective_contexts if is_selective else noop_context_fn
-        return checkpoint(self._compute, *inputs, use_reentrant=False, context_fn=contexts)  # type: ignore[no-any-return]
+        # Two calls: torch.compile cannot trace a `context_fn` that is chosen by a condition.
+        if torch.compiler.is_compiling() and uses_block_kernels(hidden):
+            return checkpoint(self._compute, *inputs, use_reentrant=False, context_fn=_selective_contexts)
+        return checkpoint(self._compute, *inputs, use_reentrant=False)
 
     def _compute(
         self,
