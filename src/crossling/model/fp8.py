@@ -1,0 +1,134 @@
+"""Linear layers that train with products in fp8.
+
+Each row x of an operand has its own scale, computed at every call, by which its largest value becomes 448:
+
+    s = max |x| / 448,    q = round(x / s) in e4m3,    y[m, n] = s[m] t[n] sum_k q[m, k] p[n, k]
+
+The forward pass multiplies rows of the input by rows of the weights, and the backward pass rows of the gradient by
+columns of the weights. Gradients are in e4m3 too: with a scale for each row they need the precision of e4m3 more than
+the range of e5m2. The gradient of the weights is computed in bfloat16. Parameters and their gradients stay in float32.
+"""
+# M tokens, K inputs, N outputs
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from crossling.core.errors import BadInput
+
+FP8 = torch.float8_e4m3fn
+LARGEST = torch.finfo(FP8).max
+SMALLEST_SCALE = torch.finfo(torch.float32).tiny  # of a row of zeros
+CAPABILITY = (8, 9)  # first compute capability of NVIDIA GPUs with fp8
+
+
+def require_fp8(device: torch.device) -> None:
+    """Raise BadInput if a device cannot multiply in fp8."""
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    if not is_nvidia or torch.cuda.get_device_capability(device) < CAPABILITY:
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"this device ({device.type})"
+        raise BadInput(
+            f"precision=fp8: {name} has no products in fp8. Set precision=bf16, or use an NVIDIA GPU of compute"
+            f" capability {CAPABILITY[0]}.{CAPABILITY[1]} or later, for instance an H100."
+        )
+
+
+class Fp8Rows(NamedTuple):
+    """Matrix in fp8 with a scale for each row."""
+
+    values_MK: Tensor
+    scale_M1: Tensor
+
+    @classmethod
+    def quantize(cls, values_MK: Tensor) -> Fp8Rows:
+        """Round a matrix to fp8."""
+        exact_MK = values_MK.float()
+        scale_M1 = (exact_MK.abs().amax(1, keepdim=True) / LARGEST).clamp(min=SMALLEST_SCALE)
+        # Values beyond the largest one would become NaN.
+        return cls((exact_MK / scale_M1).clamp(-LARGEST, LARGEST).to(FP8).contiguous(), scale_M1)
+
+    def dequantize(self) -> Tensor:
+        """Return the matrix in float32."""
+        return self.values_MK.float() * self.scale_M1
+
+
+def multiply_rows(left: Fp8Rows, right: Fp8Rows, dtype: torch.dtype, bias_N: Tensor | None = None) -> Tensor:
+    """Return the products of the rows of two matrices, [M, K] x [N, K] -> [M, N].
+
+    On a GPU, sums over K are accumulated in the tensor cores, and the result is rounded to bfloat16. On other devices
+    plain torch multiplies the rounded operands in float32.
+    """
+    if not left.values_MK.is_cuda:
+        product_MN = left.dequantize() @ right.dequantize().t()
+        return (product_MN if bias_N is None else product_MN + bias_N).to(dtype)
+    # The fast accumulation has about 14 bits, far more than the operands, and K is a few thousand at most.
+    return torch._scaled_mm(
+        left.values_MK,
+        right.values_MK.t(),
+        left.scale_M1,
+        right.scale_M1.t(),
+        bias=None if bias_N is None else bias_N.to(torch.bfloat16),
+        out_dtype=torch.bfloat16,
+        use_fast_accum=True,
+    ).to(dtype)
+
+
+class _Fp8Product(torch.autograd.Function):
+    """x @ weight.T + bias. The input is stored unrounded, for the gradient of the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, x_MK: Tensor, weight_NK: Tensor, bias_N: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x_MK, weight_NK)
+        ctx.bias_dtype = None if bias_N is None else bias_N.dtype
+        return multiply_rows(Fp8Rows.quantize(x_MK), Fp8Rows.quantize(weight_NK), x_MK.dtype, bias_N)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy_MN: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        x_MK, weight_NK = ctx.saved_tensors
+        dx_MK = multiply_rows(Fp8Rows.quantize(dy_MN), Fp8Rows.quantize(weight_NK.t()), x_MK.dtype)
+        dbias_N = None if ctx.bias_dtype is None else dy_MN.sum(0, dtype=torch.float32).to(ctx.bias_dtype)
+        return dx_MK, _weight_gradient(dy_MN, x_MK).to(weight_NK.dtype), dbias_N
+
+
+def _weight_gradient(dy_MN: Tensor, x_MK: Tensor) -> Tensor:
+    """Return the gradient of the weights, [N, K], in the precision of the input.
+
+    Its sums run over tokens, so fp8 would need both operands a second time: transposed, with scales for each column.
+    """
+    return dy_MN.t() @ x_MK
+
+
+class Fp8Linear(nn.Linear):
+    """Linear layer that multiplies in fp8 while it is trained, and as `nn.Linear` in evaluation.
+
+    Both sides of its matrix must be multiples of 16.
+    """
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear) -> Self:
+        """Return a layer with the parameters of another one."""
+        has_bias = linear.bias is not None
+        layer = cls(linear.in_features, linear.out_features, bias=has_bias, device="meta")
+        layer.weight = linear.weight
+        if has_bias:
+            layer.bias = linear.bias
+        return layer.train(linear.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output, [..., N]."""
+        return self.multiply(x, self.bias)
+
+    def multiply(self, x: Tensor, bias_N: Tensor | None = None) -> Tensor:
+        """Return the output with another bias or with none, [..., N]."""
+        if not self.training:
+            return F.linear(x, self.weight, bias_N)
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
+        y_MN: Tensor = _Fp8Product.apply(x.flatten(0, -2), self.weight, bias_N)
+        return y_MN.view(*x.shape[:-1], self.out_features)
