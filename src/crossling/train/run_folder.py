@@ -19,6 +19,7 @@ FORMAT = 2  # of recipe.json
 # Settings that depend on the machine and change no result, apart from rounding and the dropout masks.
 CHANGEABLE_SETTINGS = {"checkpoint_every", "log_every", "micro_tokens", "parallel"}
 CHANGEABLE_SETTINGS |= {"gradient_checkpointing", "cuda_graphs"}
+ADDED_SETTINGS = {"precision": "bf16"}  # values in runs that were started before these settings existed
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ class RunFolder:
             raise BadInput(
                 f"{self.path}: this run was initialized {source}. Give the original init, or another folder."
             )
-        changed = sorted(_changed_keys(stored["recipe"], description["recipe"]) - {*changeable})
+        recipe = description["recipe"]
+        added = {name: value for name, value in ADDED_SETTINGS.items() if name in recipe}
+        changed = sorted(_changed_keys(added | stored["recipe"], recipe) - {*changeable})
         if changed:
             raise BadInput(
                 f"{self.path}: this run has another recipe (different: {', '.join(changed)}). Give the original recipe,"
