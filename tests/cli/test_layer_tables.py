@@ -79,6 +79,11 @@ def test_word_alignment_has_one_column_for_each_method(capsys: pytest.CaptureFix
     assert lines[0].endswith("alignment error rate (lower is better), %, model m, best layer 1 of 2")
     assert "│ de-en │ 90 │ 20.0 │" in lines
     assert lines[-1] == "Mean by layer: 0: 60.0 1: 20.0 (best, universal layer) 2: 30.0"
+    recall = rows_of("word-alignment", {0: 99, 1: 70, 2: 80}, protocol="xlm-align-ot", language="de-en", **aer)
+    rows += [{**row, "metric": "recall"} for row in recall]
+    lines = lines_of(rows, ModelLayers(2, 1), capsys)
+    assert lines[2] == "┃ pair ┃ sentences ┃ aer ┃ recall ┃"
+    assert "│ de-en │ 90 │ 20.0 │ 70.0 │" in lines  # at the best layer by AER
     rows += rows_of("word-alignment", {0: 50, 1: 40, 2: 10}, protocol="itermax", language="de-en", **aer)
     lines = lines_of(rows, ModelLayers(2, 1), capsys)
     assert lines[2] == "┃ pair ┃ sentences ┃ xlm-align-ot, layer 1 ┃ itermax, layer 2 ┃"

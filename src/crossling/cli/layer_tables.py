@@ -22,6 +22,7 @@ XTREME = "xtreme"
 XTREME_DEPTHS = (12, 24)
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MIN_COVERAGE = 0.5  # of a list of the papers whose mean is printed
+ALIGNMENT_METRICS = ("aer", "precision", "recall", "f_measure")  # the first selects the layer
 _METRICS = {"accuracy": "accuracy", "aer": "alignment error rate (lower is better)"}
 
 
@@ -88,17 +89,19 @@ def _print_directions(swept: Sequence[ScoreRow], xtreme: Sequence[ScoreRow], lay
 
 
 def _print_pairs(swept: Sequence[ScoreRow], layers: ModelLayers) -> None:
-    """Print word alignment: every language pair, a column for each method at its best layer."""
-    summaries = list(_summaries(swept))
+    """Print word alignment: every language pair at the best layer. Several methods have a column of AER each."""
+    summaries = [summary for summary in _summaries(swept) if summary.metric == ALIGNMENT_METRICS[0]]
     title = _title(summaries[0], layers) if len(summaries) == 1 else _heading(summaries[0])
     table = Table("pair")
     table.add_column("sentences", justify="right")
     columns = []
     for best in summaries:
-        name = best.metric if len(summaries) == 1 else f"{best.protocol}, layer {best.best_layer}"
-        table.add_column(name, justify="right")
-        at_best = (row for row in swept if row["layer"] == best.best_layer)
-        columns.append([row for row in at_best if (row["protocol"], row["metric"]) == (best.protocol, best.metric)])
+        at_best = [row for row in swept if (row["protocol"], row["layer"]) == (best.protocol, best.best_layer)]
+        present = {row["metric"] for row in at_best} if len(summaries) == 1 else {best.metric}
+        for metric in (metric for metric in ALIGNMENT_METRICS if metric in present):
+            name = metric.replace("_", "-") if len(summaries) == 1 else f"{best.protocol}, layer {best.best_layer}"
+            table.add_column(name, justify="right")
+            columns.append([row for row in at_best if row["metric"] == metric])
     for pair in dict.fromkeys(row["language"] for row in swept):
         cells = [[row for row in column if row["language"] == pair] for column in columns]
         table.add_row(pair, f"{cells[0][0]['examples']:,}", *map(_mean_cell, cells))

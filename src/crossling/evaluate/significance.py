@@ -38,10 +38,16 @@ class TaskResult:
     parts: int = 1  # number of results with this name
 
 
+def _harmonic_mean(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.asarray(2 * one * other / np.maximum(one + other, np.finfo(float).tiny))
+
+
 # Metrics as functions of summed statistics [..., S], in percent [...].
 METRIC_VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "accuracy": proportion,  # [correct, total]
-    "aer": lambda sums: proportion(np.stack([sums[..., 1] - sums[..., 0], sums[..., 1]], axis=-1)),  # see aer_counts
+    # Word alignment: [|A and S| + |A and P|, |A| + |S|], and [|A and S|, |A and P|, |A|, |S|].
+    "aer": lambda sums: proportion(np.stack([sums[..., 1] - sums[..., 0], sums[..., 1]], axis=-1)),
+    "f_measure": lambda sums: _harmonic_mean(proportion(sums[..., [1, 2]]), proportion(sums[..., [0, 3]])),
     "precision": lambda sums: proportion(sums[..., [0, 1]]),  # [correct, predicted, gold]
     "recall": lambda sums: proportion(sums[..., [0, 2]]),
     "f1": f1,

@@ -1,6 +1,9 @@
-"""Word alignment: alignment error rate (AER) against gold links.
+"""Word alignment: alignment error rate (AER), precision, recall and F-measure against gold links.
 
     AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)      A found, S sure, P possible, S in P; over a corpus
+    precision = |A and P| / |A|      recall = |A and S| / |S|      F-measure: their harmonic mean
+
+Gold links past the end of a sentence are missed links, as in the public scorers (lilt/alignment-scripts, awesome-align).
 
 Protocol `xlm-align-ot`: optimal transport as in XLM-Align's public aligner, with the similarity floor of its training.
 Protocol `mutual-argmax`: mutual nearest neighbors by cosine. Protocol `itermax`: SimAlign's second iteration, while
@@ -53,7 +56,7 @@ class GoldSet:
     languages: str  # "de-en"
     split: str  # "test", or the text after the pair in the file name
     pairs: list[GoldPair]
-    skipped_links: int  # links in the file past the end of their sentence
+    links_past_end: int  # links past the end of their sentence
 
 
 def read_gold(data: Path, languages: Sequence[str] | None = None) -> list[GoldSet]:
@@ -73,7 +76,7 @@ def evaluate_word_alignment(
     for gold in track("word-alignment", sets, lambda gold: gold.languages):
         links = encoder.align_pairs([(pair.source, pair.target) for pair in gold.pairs], layers, methods)
         aligned = [(number, by_method) for number, by_method in enumerate(links) if by_method is not None]
-        _warn_about_skipped(encoder, gold, len(gold.pairs) - len(aligned))
+        _warn_about_gold(encoder, gold, len(gold.pairs) - len(aligned))
         if not aligned:
             raise BadInput(f"{encoder.name}: every pair of {gold.languages} is too long. Give another model.")
         for method in methods:
@@ -85,12 +88,13 @@ def _score(
     encoder: Encoder, gold: GoldSet, method: str, links_by_pair: list[tuple[int, list[WordLinks]]]
 ) -> TaskResult:
     """Score the links of each pair at each layer. The numbers are positions in `gold.pairs`."""
-    counts_NK2 = np.array(
+    counts_NK4 = np.array(
         [
-            [aer_counts(set(links), gold.pairs[number].sure, gold.pairs[number].possible) for links in by_layer]
+            [link_counts(set(links), gold.pairs[number].sure, gold.pairs[number].possible) for links in by_layer]
             for number, by_layer in links_by_pair
         ]
     )
+    statistics = metric_statistics(counts_NK4)
     score = Score(
         model=encoder.name,
         task="word-alignment",
@@ -102,27 +106,43 @@ def _score(
         examples=len(links_by_pair),
         value=0,
     )
-    rows = rows_by_layer(score, counts_NK2, range(encoder.num_layers + 1))
+    layers = range(encoder.num_layers + 1)
+    rows = [
+        row
+        for metric, statistics_NKS in statistics.items()
+        for row in rows_by_layer(replace(score, metric=metric), statistics_NKS, layers)
+    ]
     examples = (
         ExamplePrediction(
             str(number + 1),
             [" ".join(f"{i}-{j}" for i, j in links) for links in by_layer],
-            {f"{PROTOCOLS[method]}/aer": counts_K2.tolist()},
+            {f"{PROTOCOLS[method]}/aer": aer_K2.tolist()},
         )
-        for (number, by_layer), counts_K2 in zip(links_by_pair, counts_NK2, strict=True)
+        for (number, by_layer), aer_K2 in zip(links_by_pair, statistics["aer"], strict=True)
     )
     return TaskResult(name=gold.languages, rows=rows, variant=method, examples=examples)
 
 
-def aer_counts(found: LinkSet, sure: LinkSet, possible: LinkSet) -> tuple[int, int]:
-    """Return |A and S| + |A and P|, and |A| + |S|, of one sentence pair."""
-    return len(found & sure) + len(found & (possible | sure)), len(found) + len(sure)
+def link_counts(found: LinkSet, sure: LinkSet, possible: LinkSet) -> tuple[int, int, int, int]:
+    """Return |A and S|, |A and P|, |A| and |S| of one sentence pair."""
+    return len(found & sure), len(found & (possible | sure)), len(found), len(sure)
 
 
-def _warn_about_skipped(encoder: Encoder, gold: GoldSet, too_long: int) -> None:
+def metric_statistics(counts_NK4: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the statistics of each metric, in the order of `METRIC_VALUES`, from the counts of each pair and layer."""
+    in_sure_NK, in_possible_NK, found_NK, sure_NK = np.moveaxis(counts_NK4, -1, 0)
+    return {
+        "aer": np.stack([in_sure_NK + in_possible_NK, found_NK + sure_NK], axis=-1),
+        "precision": np.stack([in_possible_NK, found_NK, sure_NK], axis=-1),
+        "recall": np.stack([in_sure_NK, found_NK, sure_NK], axis=-1),
+        "f_measure": counts_NK4,
+    }
+
+
+def _warn_about_gold(encoder: Encoder, gold: GoldSet, too_long: int) -> None:
     name = f"word-alignment {gold.languages} ({gold.split})"
-    if gold.skipped_links:
-        warnings.warn(f"{name}: {gold.skipped_links} gold links point past their sentence; skipped", stacklevel=3)
+    if gold.links_past_end:
+        warnings.warn(f"{name}: {gold.links_past_end} gold links point past their sentence; all missed", stacklevel=3)
     if too_long:
         warnings.warn(
             f"{name}: {too_long} of {len(gold.pairs)} pairs are longer than the {encoder.max_length} tokens that "
@@ -140,14 +160,14 @@ def _read_set(file: Path) -> GoldSet:
             f"{gold_file}: {len(lines)} lines, but {file.name} has {len(sentences)}. Expected the links of each "
             "pair on its line. Download the files again."
         )
-    pairs, skipped_links = [], 0
+    pairs, links_past_end = [], 0
     for number, ((source, target), line) in enumerate(zip(sentences, lines, strict=True), start=1):
         pair, past_end = _parse_links(source.split(), target.split(), line, f"{gold_file}: line {number}")
         pairs.append(pair)
-        skipped_links += past_end
+        links_past_end += past_end
     if not any(pair.sure for pair in pairs):
         raise BadInput(f"{gold_file}: no sure links, so AER is undefined. Download the file again.")
-    return GoldSet(parse_pair_name(pair_name), split or "test", pairs, skipped_links)
+    return GoldSet(parse_pair_name(pair_name), split or "test", pairs, links_past_end)
 
 
 def _parse_links(source: list[str], target: list[str], line: str, where: str) -> tuple[GoldPair, int]:
@@ -162,7 +182,6 @@ def _parse_links(source: list[str], target: list[str], line: str, where: str) ->
         link = (int(match[1]) - 1, int(match[3]) - 1)
         if link[0] >= len(source) or link[1] >= len(target):
             past_end += 1
-            continue
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
