@@ -25,7 +25,7 @@ from crossling.inference.mining import (
     VectorRows,
     find_neighbors,
     find_neighbors_faiss,
-    match_one_to_one,
+    retrieve_pairs,
 )
 
 CHUNK = 10_000
@@ -50,7 +50,7 @@ def main() -> None:
             else find_neighbors(first, second, DEFAULT_NEIGHBORS, device=device, title="search")
         )
         searched = time.perf_counter()
-        pairs = match_one_to_one(*neighbors)
+        pairs = retrieve_pairs(*neighbors)
         end = time.perf_counter()
     right = float(np.mean(partner_N[pairs.first_P] == pairs.second_P))
     print(

@@ -73,13 +73,16 @@ def mine(
     margin: Annotated[str, option("MARGIN", "ratio, distance or absolute.", "--margin")] = "ratio",
     k: Annotated[int, option("K", "Neighbors in the margin.", "--k", min=1)] = 4,
     threshold: Annotated[float, option("SCORE", "Print pairs above this score.")] = 0.0,
+    retrieval: Annotated[str, option("WAY", "max, forward, backward or intersection.", "--retrieval")] = "max",
     vectors: Annotated[
         list[Path] | None, option("FILE", "Vectors of crossling embed in place of a model: once for A, once for B.")
     ] = None,
     faiss: Annotated[bool, flag("--faiss", "Search clusters with faiss: faster, approximate.")] = False,
     json_: Json = False,
 ) -> None:
-    """Find translations in two files: score, source and target by tabs, best first, each sentence at most once.
+    """Find translations in two files: score, source and target by tabs, best first.
+
+    Each sentence occurs at most once, except on the searched side of --retrieval forward or backward.
 
     Example: crossling mine german.txt english.txt --threshold 1.05
     """
@@ -100,6 +103,7 @@ def mine(
         margin=margin,
         k=k,
         threshold=threshold,
+        retrieval=retrieval,
         vectors=(vectors[0], vectors[1]) if vectors else None,
         faiss=faiss,
     )

@@ -24,7 +24,7 @@ from crossling.core.errors import BadInput
 from crossling.core.progress import count_truncations, track
 from crossling.corpora.languages import canonical_code
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
-from crossling.inference.mining import DEFAULT_NEIGHBORS, VectorRows, find_neighbors, match_one_to_one
+from crossling.inference.mining import DEFAULT_NEIGHBORS, VectorRows, find_neighbors, retrieve_pairs
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks.benchmark_files import find_bucc_files, select_pairs
 from crossling.tasks.predictions import ExamplePrediction
@@ -105,7 +105,7 @@ def mine_candidates(
     by_layer = {}
     for layer, first_ND, second_MD in zip(layers, *vectors, strict=True):
         sides = VectorRows.all(first_ND), VectorRows.all(second_MD)
-        pairs = match_one_to_one(*find_neighbors(*sides, DEFAULT_NEIGHBORS, device=encoder.model.device))
+        pairs = retrieve_pairs(*find_neighbors(*sides, DEFAULT_NEIGHBORS, device=encoder.model.device))
         rows = zip(pairs.score_P.tolist(), pairs.first_P.tolist(), pairs.second_P.tolist(), strict=True)
         named = ((ids[0][first], ids[1][second], score) for score, first, second in rows if score > 0)
         by_layer[layer] = {(first, second): score for first, second, score in named if first and second}

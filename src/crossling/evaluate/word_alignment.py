@@ -3,7 +3,7 @@
     AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)      A found, S sure, P possible, S in P; over a corpus
     precision = |A and P| / |A|      recall = |A and S| / |S|      F-measure: their harmonic mean
 
-Gold links past the end of a sentence are missed links, as in the public scorers (lilt/alignment-scripts, awesome-align).
+Gold links past the end of a sentence are missed, as in the public scorers (lilt/alignment-scripts, awesome-align).
 
 Protocol `xlm-align-ot`: optimal transport as in XLM-Align's public aligner, with the similarity floor of its training.
 Protocol `mutual-argmax`: mutual nearest neighbors by cosine. Protocol `itermax`: SimAlign's second iteration, while

@@ -2,8 +2,11 @@
 
     score(x, y) = margin(cos(x, y), (mean cosine of x and its k nearest + mean cosine of y and its k nearest) / 2)
 
-The best neighbor of every sentence of either side is a candidate. Candidates are accepted in the order of their scores
-if neither sentence is part of an accepted pair.
+The best neighbor of every sentence of either side is a candidate. LASER's four ways of retrieval select pairs:
+
+- `max`: candidates of both sides in the order of their scores, if neither sentence is part of an accepted pair.
+- `forward`, `backward`: the candidates of the first or of the second side, so a sentence of the other may repeat.
+- `intersection`: pairs that are candidates of both sides.
 """
 # N sentences of the first side, B of a block of it, M of the second, C of a block of it, k neighbors, P pairs, D width
 
@@ -136,6 +139,8 @@ def _search_index(query: VectorRows, base: VectorRows, k: int) -> Neighbors:
 
 
 DEFAULT_NEIGHBORS = 4
+RETRIEVALS = ("max", "forward", "backward", "intersection")
+SCORE_TOLERANCE = 1e-6  # rounding error of float32: a pair no closer than its neighbors has a distance of 0 +- 1e-7
 MARGINS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "ratio": lambda cosine, mean: np.divide(cosine, mean, out=np.zeros_like(cosine), where=mean != 0),
     "distance": lambda cosine, mean: cosine - mean,
@@ -164,6 +169,10 @@ class CandidatePairs:
     first_P: np.ndarray
     second_P: np.ndarray
 
+    def take(self, positions: np.ndarray) -> CandidatePairs:
+        """Select some of the pairs."""
+        return CandidatePairs(self.score_P[positions], self.first_P[positions], self.second_P[positions])
+
 
 def mine(
     model: Encoder | str | os.PathLike[str] | None,
@@ -175,6 +184,7 @@ def mine(
     margin: str = "ratio",
     k: int = DEFAULT_NEIGHBORS,
     threshold: float = 0.0,
+    retrieval: str = "max",
     vectors: tuple[str | os.PathLike[str], str | os.PathLike[str]] | None = None,
     faiss: bool = False,
 ) -> Iterator[MinedPair]:
@@ -188,12 +198,14 @@ def mine(
         pooling: "mean" over all tokens, or "cls" for the first token.
         margin: "ratio", "distance" or "absolute".
         k: Number of neighbors in the margin.
-        threshold: Return pairs with a larger score.
+        threshold: Return pairs whose score is larger by more than 1e-6, the rounding error.
+        retrieval: "max", "forward", "backward" or "intersection", as in LASER.
         vectors: Vectors of both files that `encode_file` wrote, in place of a model.
         faiss: Search clusters of vectors with faiss: faster, approximate.
 
     Returns:
-        An iterator over pairs with `score`, `source` and `target`, best first, each sentence at most once.
+        An iterator over pairs with `score`, `source` and `target`, best first. Each sentence occurs at most once,
+        except on the searched side of "forward" and "backward".
 
     Raises:
         BadInput: If a file or an option is invalid.
@@ -202,7 +214,7 @@ def mine(
         >>> for pair in mine("runs/xlm_e", "german.txt", "english.txt", threshold=1.05):
         ...     print(pair.score, pair.source, pair.target)
     """
-    check_margin(margin, k)
+    check_margin(margin, k, retrieval)
     check_pooling(pooling)
     if model is None and vectors is None:
         raise BadInput("mine: no model and no vectors. Give a model, or the vectors of both files.")
@@ -223,37 +235,56 @@ def mine(
             raise BadInput(f"{vectors[0]} and {vectors[1]}: {widths}. Encode both files with one model.")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         search = find_neighbors_faiss if faiss else partial(find_neighbors, device=device, title="search")
-        pairs = match_one_to_one(*search(one, other, k), margin)
+        pairs = retrieve_pairs(*search(one, other, k), margin, retrieval)
         pairs = CandidatePairs(pairs.score_P, one.rows[pairs.first_P], other.rows[pairs.second_P])  # rows of the files
     return iter_pairs(pairs, *files, threshold)
 
 
-def match_one_to_one(forward: Neighbors, backward: Neighbors, margin: str = "ratio") -> CandidatePairs:
-    """Select pairs greedily from the candidates of both directions, each row at most once.
+def retrieve_pairs(
+    forward: Neighbors, backward: Neighbors, margin: str = "ratio", retrieval: str = "max"
+) -> CandidatePairs:
+    """Select pairs from the candidates of both sides, best first. Of equal scores, those of the first side come first.
 
-    Of candidates with equal scores, those of the first side come first.
+    Args:
+        forward: Neighbors of each row of the first side.
+        backward: Neighbors of each row of the second side.
+        margin: Name of the margin.
+        retrieval: Way of selection, see the head of this module.
     """
     first_mean, second_mean = (neighbors.cosine_Nk.mean(axis=1) for neighbors in (forward, backward))
     best_second_N, score_N = _best_candidates(forward, first_mean, second_mean, margin)
     best_first_M, score_M = _best_candidates(backward, second_mean, first_mean, margin)
-    first_P = np.concatenate([np.arange(len(best_second_N)), best_first_M])
-    second_P = np.concatenate([best_second_N, np.arange(len(best_first_M))])
-    score_P = np.concatenate([score_N, score_M])
-    order_P = np.argsort(-score_P, kind="stable")
-    free_first, free_second = bytearray(b"\1" * len(best_second_N)), bytearray(b"\1" * len(best_first_M))
+    first_N, second_M = np.arange(len(best_second_N)), np.arange(len(best_first_M))
+    if retrieval == "forward":
+        pairs = CandidatePairs(score_N, first_N, best_second_N)
+    elif retrieval == "backward":
+        pairs = CandidatePairs(score_M, best_first_M, second_M)
+    elif retrieval == "intersection":
+        pairs = CandidatePairs(score_N, first_N, best_second_N).take(best_first_M[best_second_N] == first_N)
+    else:
+        joined = (score_N, score_M), (first_N, best_first_M), (best_second_N, second_M)
+        pairs = CandidatePairs(*map(np.concatenate, joined))
+    pairs = pairs.take(np.argsort(-pairs.score_P, kind="stable"))
+    return _match_one_to_one(pairs, len(first_N), len(second_M)) if retrieval == "max" else pairs
+
+
+def _match_one_to_one(pairs: CandidatePairs, first_rows: int, second_rows: int) -> CandidatePairs:
+    """Accept pairs greedily, each row at most once."""
+    free_first, free_second = bytearray(b"\1" * first_rows), bytearray(b"\1" * second_rows)
     accepted = []
-    rows = zip(order_P.tolist(), first_P[order_P].tolist(), second_P[order_P].tolist(), strict=True)
-    for candidate, first, second in rows:
+    for position, (first, second) in enumerate(zip(pairs.first_P.tolist(), pairs.second_P.tolist(), strict=True)):
         if free_first[first] and free_second[second]:
             free_first[first] = free_second[second] = 0
-            accepted.append(candidate)
-    return CandidatePairs(score_P[accepted], first_P[accepted], second_P[accepted])
+            accepted.append(position)
+    return pairs.take(np.array(accepted, dtype=np.int64))
 
 
-def check_margin(margin: str, k: int = DEFAULT_NEIGHBORS) -> None:
-    """Raise BadInput if there is no such margin, or `k` is below 1."""
+def check_margin(margin: str, k: int = DEFAULT_NEIGHBORS, retrieval: str = "max") -> None:
+    """Raise BadInput if there is no such margin or way of retrieval, or `k` is below 1."""
     if margin not in MARGINS:
         raise BadInput(f"margin={margin}: no such margin{suggestion(margin, MARGINS)}")
+    if retrieval not in RETRIEVALS:
+        raise BadInput(f"retrieval={retrieval}: no such retrieval{suggestion(retrieval, RETRIEVALS)}")
     if k < 1:
         raise BadInput(f"k={k}: expected at least 1 neighbor.")
 
@@ -261,9 +292,9 @@ def check_margin(margin: str, k: int = DEFAULT_NEIGHBORS) -> None:
 def iter_pairs(
     pairs: CandidatePairs, sources: SentenceFile | list[str], targets: SentenceFile | list[str], threshold: float
 ) -> Iterator[MinedPair]:
-    """Yield the sentences of pairs with a score above the threshold."""
+    """Yield the sentences of pairs with a score above the threshold. A difference of 1e-6 counts as equal."""
     for score, first, second in zip(pairs.score_P, pairs.first_P, pairs.second_P, strict=True):
-        if score <= threshold:  # the best come first
+        if score <= threshold + SCORE_TOLERANCE:  # the best come first
             return
         yield MinedPair(float(score), sources[first], targets[second])
 

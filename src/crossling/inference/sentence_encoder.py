@@ -317,6 +317,7 @@ class Encoder:
         margin: str = "ratio",
         k: int = mining.DEFAULT_NEIGHBORS,
         threshold: float = 0.0,
+        retrieval: str = "max",
     ) -> list[mining.MinedPair]:
         """Find translations in two lists of sentences (Artetxe and Schwenk 2019).
 
@@ -327,10 +328,11 @@ class Encoder:
             pooling: "mean" over all tokens, or "cls" for the first token.
             margin: "ratio", "distance" or "absolute".
             k: Number of neighbors in the margin.
-            threshold: Return pairs with a larger score.
+            threshold: Return pairs whose score is larger by more than 1e-6, the rounding error.
+            retrieval: "max", "forward", "backward" or "intersection".
 
         Returns:
-            Pairs with `score`, `source` and `target`, best first, each sentence at most once.
+            Pairs with `score`, `source` and `target`, best first, see `crossling.mine`.
 
         Raises:
             BadInput: If an option is invalid or a value is not a string.
@@ -339,12 +341,12 @@ class Encoder:
             >>> model.mine(["the house", "a dog"], ["ein Hund", "das Haus"])[0].target
             'das Haus'
         """
-        mining.check_margin(margin, k)
+        mining.check_margin(margin, k, retrieval)
         sides = [list(dict.fromkeys(to_list(sentences))) for sentences in (first, second)]
         if not all(sides):
             return []
-        one, other = (mining.VectorRows.all(self.encode(side, layer=layer, pooling=pooling)) for side in sides)
-        pairs = mining.match_one_to_one(*mining.find_neighbors(one, other, k, device=self.model.device), margin)
+        both = [mining.VectorRows.all(self.encode(side, layer=layer, pooling=pooling)) for side in sides]
+        pairs = mining.retrieve_pairs(*mining.find_neighbors(*both, k, device=self.model.device), margin, retrieval)
         return list(mining.iter_pairs(pairs, sides[0], sides[1], threshold))
 
     def check_cross_attention(self) -> None:
