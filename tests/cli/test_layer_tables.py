@@ -56,6 +56,16 @@ def test_the_layer_of_xtreme_is_printed_only_for_the_depths_of_its_scripts(capsy
     assert "│ sw │ 1,000 │ 112.0 │ 110.0 │ 111.0 │ 1.2 │" in lines
 
 
+def test_mteb_has_a_column_of_its_direction(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = retrieval("sw de", 5)
+    for direction, value in (("xx-en", 7.5), ("en-xx", 9.5)):
+        extra = {"metric": "f1", "protocol": "mteb", "language": "sw", "direction": direction, "pooling": "mean"}
+        rows += rows_of("tatoeba", {3: value}, **extra)
+    lines = lines_of(rows, ModelLayers(5), capsys)
+    assert lines[2] == "┃ language ┃ sentences ┃ en → xx ┃ xx → en ┃ mean ┃ mteb F1, layer 3 ┃"
+    assert "│ sw │ 1,000 │ 42.0 │ 40.0 │ 41.0 │ 7.5 │" in lines
+
+
 def test_lists_of_the_papers_that_are_at_least_half_complete_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert not any("tatoeba-14" in line for line in lines_of(retrieval("sw de", 5), ModelLayers(5), capsys))
     lines = lines_of(retrieval("ar bg de el es fr hi fi", 5), ModelLayers(5), capsys)

@@ -32,9 +32,9 @@ def test_all_tasks_are_scored_and_stored(tmp_path: Path, write: Callable[[Path, 
         "predictions/word-alignment/test-qaa-qab.ot.jsonl",
     ]
     assert [row.id for row in predictions.read_predictions(out / files[0])] == ["1", "2"]
-    assert [row["task"] for row in rows] == ["tatoeba"] * 8 + ["word-alignment"] * 4
+    assert [row["task"] for row in rows] == ["tatoeba"] * 2 * (4 + 1) + ["word-alignment"] * 4 * 4
     assert scores.read_scores(tmp_path / "out/scores.jsonl") == rows
-    assert evaluate(encoder, ["word-alignment"], tmp_path) == rows[8:]
+    assert evaluate(encoder, ["word-alignment"], tmp_path) == rows[10:]
     with pytest.warns(UserWarning, match="no test split"):
         mined = evaluate(encoder, ["bucc2018"], tmp_path, out, layers=[0, 3])
     assert {(row["protocol"], row["layer"]) for row in mined} == {("margin", 0), ("margin", 3), ("xtreme", 2)}

@@ -14,6 +14,7 @@ from crossling.core.errors import BadInput
 from crossling.evaluate import retrieval
 from crossling.evaluate.retrieval import (
     evaluate_tatoeba,
+    f1_by_line,
     nearest_in_both_directions,
     read_tatoeba,
     retrieval_accuracy,
@@ -131,6 +132,32 @@ def test_each_sentence_is_encoded_once(tmp_path: Path, write: Write, encoder: En
     assert sorted(encoded) == sorted(sentence for side in sides.values() for sentence in side)
 
 
+@given(st.integers(0, 10_000), st.integers(1, 30))
+def test_mteb_f1_is_that_of_scikit_learn(seed: int, lines: int) -> None:
+    """MTEB's BitextMiningEvaluator: the weighted F1 of scikit-learn, with each line as its own class."""
+    sklearn = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(seed)
+    gold = np.arange(lines)
+    found = np.where(rng.random(lines) < 0.5, gold, rng.integers(lines, size=lines))
+    value = METRIC_VALUES["f1"](f1_by_line(found[None]).sum(axis=0))
+    expected = sklearn.f1_score(gold, found, average="weighted", zero_division=0)
+    assert value.tolist() == pytest.approx([100 * expected])
+
+
+def test_mteb_rows_are_at_the_universal_layer_in_both_directions(
+    tmp_path: Path, write: Write, encoder: Encoder
+) -> None:
+    foreign, english = sentences(5, 6), sentences(6, 6)
+    write_pair(write, tmp_path, "swh-eng", foreign, english)
+    rows = [row for row in rows_of(evaluate_tatoeba(encoder, tmp_path, pooling="cls")) if row["protocol"] == "mteb"]
+    assert [(row["direction"], row["metric"]) for row in rows] == [("xx-en", "f1"), ("en-xx", "f1")]
+    vectors = {sentence: encoder.encode([sentence], pooling="cls")[0] for sentence in (*foreign, *english)}
+    for row, (query, candidate) in zip(rows, ((foreign, english), (english, foreign)), strict=True):
+        found = [max(range(6), key=lambda j: cosine(vectors[one], vectors[candidate[j]])) for one in query]
+        f1 = [2 / (1 + found.count(line)) if found[line] == line else 0 for line in range(6)]
+        assert (row["layer"], row["value"]) == (encoder.universal_layer, pytest.approx(100 * np.mean(f1)))
+
+
 def test_xtreme_equals_its_script(tmp_path: Path, write: Write, encoder: Encoder) -> None:
     """English queries search all foreign lines, duplicates included. The first of equal lines is found."""
     foreign, english = sentences(3, 30), sentences(4, 30)
@@ -159,7 +186,7 @@ def test_xtreme_finds_a_repeated_sentence_once(tmp_path: Path, write: Write, enc
     same = ["a b", "c d", "a b", "e f g"]
     write_pair(write, tmp_path, "swh-eng", same, same)
     rows = {row["protocol"]: row["value"] for row in rows_of(evaluate_tatoeba(encoder, tmp_path)) if row["layer"] == 2}
-    assert rows == {"sweep": 100, "xtreme": 75}
+    assert rows == {"sweep": 100, "xtreme": 75, "mteb": pytest.approx(200 / 3)}
 
 
 def test_layers_are_those_of_xtreme() -> None:
@@ -174,15 +201,17 @@ def test_scores_are_sums_of_example_statistics(tmp_path: Path, write: Write, enc
     assert [each.variant for each in found] == ["qaa-qab.cls", "qab-qaa.cls", "xx-en.cls", "en-xx.cls"]
     for each in found:
         sums = np.sum([example.statistics["sweep/accuracy"] for example in each.examples], axis=0)
-        np.testing.assert_allclose(METRIC_VALUES["accuracy"](sums), [row["value"] for row in each.rows])
+        swept = [row["value"] for row in each.rows if row["protocol"] == "sweep"]
+        np.testing.assert_allclose(METRIC_VALUES["accuracy"](sums), swept)
 
 
 def test_intervals_are_bootstrapped_over_the_examples(tmp_path: Path, write: Write, encoder: Encoder) -> None:
     write_pair(write, tmp_path, "swh-eng", sentences(5, 40), [*sentences(5, 40)[:20], *sentences(6, 40)[20:]])
     for each in evaluate_tatoeba(encoder, tmp_path):
         examples = list(each.examples)
-        assert {row["protocol"] for row in each.rows} == ({"sweep", "xtreme"} if each.variant == "en-xx" else {"sweep"})
-        for row in each.rows:
+        swept = [row for row in each.rows if row["metric"] == "accuracy"]
+        assert {row["protocol"] for row in swept} == ({"sweep", "xtreme"} if each.variant == "en-xx" else {"sweep"})
+        for row in swept:
             label = f"{row['protocol']}/accuracy"
             statistics = np.array([example.statistics[label][row["layer"]] for example in examples])
             assert (row["low"], row["high"]) == pytest.approx(bootstrap_interval(METRIC_VALUES["accuracy"], statistics))

@@ -18,7 +18,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from crossling.tasks.scores import LayerSummary, ScoreRow
 
-XTREME = "xtreme"
+XTREME, MTEB = "xtreme", "mteb"
 XTREME_DEPTHS = (12, 24)
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MIN_COVERAGE = 0.5  # of a list of the papers whose mean is printed
@@ -44,45 +44,49 @@ def print_training_free(rows: Sequence[ScoreRow], layers: ModelLayers) -> None:
     rows = [row for row in rows if row["protocol"] != XTREME or layers.depth in XTREME_DEPTHS]
     for task in dict.fromkeys(row["task"] for row in rows):
         own = [row for row in rows if row["task"] == task]
-        swept = [row for row in own if row["protocol"] in {other["protocol"] for other in own if other["layer"] == 0}]
+        with_layers = {row["protocol"] for row in own if row["layer"] == 0} - {MTEB}
+        swept = [row for row in own if row["protocol"] in with_layers]
         if not swept:
             _print_chosen_layers(own)
         elif any("direction" in row for row in swept):
-            _print_directions(swept, [row for row in own if row["protocol"] == XTREME], layers)
+            _print_directions(swept, own, layers)
         else:
             _print_pairs(swept, layers)
 
 
-def _print_directions(swept: Sequence[ScoreRow], xtreme: Sequence[ScoreRow], layers: ModelLayers) -> None:
-    """Print retrieval: both directions of every language."""
+def _print_directions(swept: Sequence[ScoreRow], rows: Sequence[ScoreRow], layers: ModelLayers) -> None:
+    """Print retrieval: both directions of every language, and the protocols at one layer in columns of their own."""
     from crossling.evaluate.retrieval import group_by_paper_list
 
+    xtreme = [row for row in rows if row["protocol"] == XTREME]
+    mteb = [row for row in rows if row["protocol"] == MTEB and row["direction"] != "en-xx"]  # MTEB's direction
+    fixed = [each for each in (xtreme, mteb) if each]
     for best in _summaries(swept):
         own = [row for row in swept if row["protocol"] == best.protocol]
         at_best = [row for row in own if row["layer"] == best.best_layer]
         table = Table()
         table.add_column("language", no_wrap=True)
         headings = ("sentences", *_direction_names(at_best), "mean")
-        for heading in (*headings, *([f"xtreme, layer {xtreme[0]['layer']}"] if xtreme else [])):
+        names = (f"{each[0]['protocol']}{' F1' * (each is mteb)}, layer {each[0]['layer']}" for each in fixed)
+        for heading in (*headings, *names):
             table.add_column(heading, justify="right")
         for language in dict.fromkeys(row["language"] for row in at_best):
             here = [row for row in at_best if row["language"] == language]
             forward = [row for row in here if row["direction"] in ("en-xx", language)]
             backward = [row for row in here if row not in forward]
-            extra = [row for row in xtreme if row["language"] == language]
-            columns: list[Sequence[ScoreRow]] = [forward, backward, here, *([extra] if xtreme else [])]
+            extra = ([row for row in each if row["language"] == language] for each in fixed)
+            columns: list[Sequence[ScoreRow]] = [forward, backward, here, *extra]
             table.add_row(language, f"{here[0]['examples']:,}", *map(_mean_cell, columns))
         table.add_section()
         languages = len({row["language"] for row in at_best})
-        means = {f"mean of {_count(languages, at_best)}": (at_best, xtreme)} if languages > 1 else {}
-        listed = group_by_paper_list(at_best), group_by_paper_list(xtreme)
+        means = {f"mean of {_count(languages, at_best)}": [at_best, *fixed]} if languages > 1 else {}
+        listed = [group_by_paper_list(each) for each in (at_best, *fixed)]
         for name in dict.fromkeys(row["task"] for row in listed[0]):
             if _coverage(name) >= MIN_COVERAGE:
-                members = ([row for row in each if row["task"] == name] for each in listed)
-                means[name] = next(members), next(members)
-        for name, (both, at_xtreme) in means.items():
+                means[name] = [[row for row in each if row["task"] == name] for each in listed]
+        for name, (both, *others) in means.items():
             forward = [row for row in both if row["direction"] in ("en-xx", row["language"])]
-            columns = [forward, [row for row in both if row not in forward], both, *([at_xtreme] if xtreme else [])]
+            columns = [forward, [row for row in both if row not in forward], both, *others]
             table.add_row(name, "", *(f"[bold]{_mean_cell(column)}[/]" for column in columns))
         _print_table(_title(best, layers), table)
         _print_means_by_layer(best, layers)

@@ -6,6 +6,9 @@ are one candidate, and finding it is correct for each of their lines.
 Protocol `xtreme`: what its scripts compute. English sentences are the queries, pooled by mean, at one layer. Equal
 sentences are separate candidates. The first is found, so the lines of the others count as wrong.
 
+Protocol `mteb`: what MTEB's bitext mining computes. F1 at the universal layer, in both directions, where each line is a
+class: a line that many queries find has a low precision. Equal sentences are separate candidates, as in `xtreme`.
+
 Protocol `plug-in`: as `sweep`, but each sentence attends to its translation (VECO's cross-attention).
 """
 # N lines or distinct sentences of the query side, M of the other; K layers with the embeddings, D width
@@ -37,7 +40,7 @@ MAX_VECTOR_BYTES = 2 << 30  # of sentence vectors at all layers in memory
 WITH_BITEXT = "ar bg de el es fr hi ru sw th tr ur vi zh"
 WITHOUT_BITEXT = "af bn et eu fa fi he hu id it ja jv ka kk ko ml mr nl pt ta te tl"
 LISTS = {"tatoeba-14": WITH_BITEXT, "tatoeba-22": WITHOUT_BITEXT, "tatoeba-36": f"{WITH_BITEXT} {WITHOUT_BITEXT}"}
-PLUG_IN = "plug-in"
+MTEB, PLUG_IN = "mteb", "plug-in"
 
 RetrievalInput = str | tuple[str, str]  # a sentence, or a sentence with its translation
 
@@ -230,6 +233,10 @@ def _score(
         correct_NK = correct_KN[layers].T
         statistics_NK2 = np.stack([correct_NK, np.ones_like(correct_NK)], axis=-1)
         rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
+    if not has_translations:
+        layer = encoder.universal_layer
+        statistics_NK3 = f1_by_line(found_KN[layer : layer + 1])
+        rows += rows_by_layer(replace(score, protocol=MTEB, metric="f1"), statistics_NK3, [layer])
     examples = (
         ExamplePrediction(
             str(line + 1),
@@ -243,6 +250,20 @@ def _score(
     )
     variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * has_translations])
     return TaskResult(name=pair.name, rows=rows, variant=variant, examples=examples, parts=2)
+
+
+def f1_by_line(found_KN: np.ndarray) -> np.ndarray:
+    """Return [F1, 1, 1] of each line as a class, [N, K, 3]. Their sums give the mean F1, scikit-learn's weighted F1.
+
+    A line is the label of one query. Its F1 is 2 / (1 + the queries that found it) if its own query did, else 0.
+
+    Args:
+        found_KN: The line that each query found, at each layer.
+    """
+    lines = found_KN.shape[1]
+    times_KN = np.stack([np.bincount(found_N, minlength=lines) for found_N in found_KN])
+    f1_NK = np.where(found_KN == np.arange(lines), 2 / (1 + times_KN), 0).T
+    return np.stack([f1_NK, np.ones_like(f1_NK), np.ones_like(f1_NK)], axis=-1)
 
 
 def _group_by_memory(pairs: Sequence[RetrievalPair], encoder: Encoder) -> Iterator[list[RetrievalPair]]:
