@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crossling.report.analysis import LANGUAGES
+from crossling.report.analysis import GLUE_8, LANGUAGES, QA_MEAN, XTREME_7
 from crossling.report.leaderboard import Leaderboard, LeaderboardCell, build_leaderboards
 from crossling.report.runs import ReportRun
 
@@ -85,6 +85,38 @@ def test_test_set_selected_on_english_is_preferred(reversed_rows: bool) -> None:
     ]
     cell = cells(rows[::-1] if reversed_rows else rows)["XNLI acc."]
     assert (cell.text, cell.small, cell.notes) == ("70.0", "", ())
+
+
+def fine_tuned(value: float, **facts: str) -> Rows:
+    """Return rows with one value of every task and language of XTREME that is fine-tuned."""
+    rows = []
+    for task, metric in XTREME_7.items():
+        for each in ("f1", "exact_match") if metric is QA_MEAN else (metric,):
+            rows += scored(task, value, metric=each, setting="zero-shot", **facts)
+    return rows
+
+
+def test_the_average_of_nine_tasks_adds_retrieval() -> None:
+    rows = fine_tuned(60.0)
+    assert "avg of 9" not in cells(rows)
+    rows += scored("bucc2018", 80.0, metric="f1", protocol="xtreme", layer=8)
+    found = cells([*rows, *retrieved("xtreme", "en-xx", {8: 40.0})])
+    assert (found["avg"].text, found["avg of 9"].text) == ("60.0", "60.0")
+    partial = [each for each in retrieved("xtreme", "en-xx", {8: 40.0}) if each["language"] != "sw"]
+    assert "avg of 9" not in cells([*rows, *partial])
+
+
+def test_glue_has_a_leaderboard_with_its_average() -> None:
+    facts = {"setting": "zero-shot", "split": "dev", "protocol": "glue"}
+    rows = [row("m", task, "en", 10.0 * i, metric=metric, **facts) for i, (task, metric) in enumerate(GLUE_8.items())]
+    glue = first_leaderboard(rows)
+    assert glue.title == "GLUE, English dev sets"
+    assert (glue.columns[4], glue.columns[-1]) == ("CoLA Matthews", "avg")
+    assert glue.runs[0].cells[-1].text == "35.0"
+    assert {each.reference for each in glue.published} == {"XY-LENT, Table 3"}
+    [xlm_e] = [each for each in glue.published if each.name == "XLM-E Base"]
+    assert (xlm_e.cells[0].text, xlm_e.cells[-1].text) == ("86.1", "86.4")
+    assert "avg" not in first_leaderboard(rows[1:]).columns
 
 
 def test_differences_from_the_papers_are_noted() -> None:

@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from crossling.report.analysis import LANGUAGES, QA_MEAN, XTREME_7
+from crossling.report.analysis import GLUE_8, LANGUAGES, QA_MEAN, XTREME_7, XTREME_9
 from crossling.report.published import PublishedRow, paper_citations, published_rows, published_table
 
 ROUNDING = 0.101  # a mean of rounded numbers, itself rounded
@@ -81,6 +81,26 @@ def test_xlm_e_averages_69_3() -> None:
     assert computed is not None
     assert round(computed, 1) == row.values["xtreme-7/average/mean"] == 69.3
     assert [*XTREME_7.values()].count(QA_MEAN) == 3
+
+
+def test_nine_tasks_are_those_of_veco() -> None:
+    tasks = [task.partition("-")[0] for task in XTREME_9]
+    [row] = [row for row in published_table("VECO", "2", setting="zero-shot") if row.model == "XLM-R"]
+    computed = averages(row, tasks)
+    assert computed is not None
+    assert round(computed, 1) == row.values["xtreme-9/average/mean"]
+
+
+def test_glue_averages_are_over_the_eight_tasks() -> None:
+    columns = [f"{task}/{metric}/en" for task, metric in GLUE_8.items()]
+    rows = [row for row in published_table("XY-LENT", "3") if {"glue/average/en", *columns} <= {*row.values}]
+    wrong = [
+        row
+        for row in rows
+        if abs(fmean(row.values[name] for name in columns) - row.values["glue/average/en"]) > ROUNDING
+    ]
+    assert len(rows) == 9
+    assert {row.model for row in wrong} == {"METRO-LM"}  # quoted from its own paper
 
 
 def test_averages_match_the_tables_by_language() -> None:

@@ -27,12 +27,20 @@ LANGUAGES: dict[str, list[str]] = {  # languages in the mean of a task
     "mlqa": ["en", "ar", "de", "es", "hi", "vi", "zh"],
     "tydiqa": ["en", "ar", "bn", "fi", "id", "ko", "ru", "sw", "te"],
     "bucc2018": ["de", "fr", "ru", "zh"],
+    **{task: ["en"] for task in ("mnli", "qqp", "qnli", "sst2", "cola", "rte", "mrpc", "stsb")},
     **{name: codes.split() for name, codes in LISTS.items()},
 }
 XTREME_7: dict[str, str] = {  # tasks of XLM-E's Table 1 and their metrics
     **dict.fromkeys(("udpos", "panx"), "f1"),
     **dict.fromkeys(("xquad", "mlqa", "tydiqa"), QA_MEAN),
     **dict.fromkeys(("xnli", "pawsx"), "accuracy"),
+}
+XTREME_9 = {**XTREME_7, "bucc2018": "f1", "tatoeba-36": "accuracy"}  # all of XTREME, as in VECO's Table 2
+GLUE_8 = {  # tasks and metrics of the GLUE average in XY-LENT's Table 3, on the dev sets
+    **dict.fromkeys(("mnli", "qqp", "qnli", "sst2"), "accuracy"),
+    "cola": "matthews",
+    **dict.fromkeys(("rte", "mrpc"), "accuracy"),
+    "stsb": "spearman",
 }
 TITLES = {
     "udpos": "POS",
@@ -47,6 +55,14 @@ TITLES = {
     "xcopa": "XCOPA",
     "tatoeba": "Tatoeba",
     "word-alignment": "Word alignment",
+    "mnli": "MNLI",
+    "qqp": "QQP",
+    "qnli": "QNLI",
+    "sst2": "SST-2",
+    "cola": "CoLA",
+    "rte": "RTE",
+    "mrpc": "MRPC",
+    "stsb": "STS-B",
 }
 
 
@@ -176,12 +192,12 @@ def task_scores(rows: Iterable[ScoreRow], both_directions: bool = False) -> list
     return scores + _qa_means(scores)
 
 
-def xtreme_average(scores: Mapping[str, TaskScore]) -> SeedStatistics | None:
-    """Average the seven tasks of XLM-E's Table 1 by seed. None if a task or a language is missing.
+def task_average(scores: Mapping[str, TaskScore], tasks: Iterable[str] = XTREME_7) -> SeedStatistics | None:
+    """Average tasks by seed: XTREME_7, XTREME_9 or GLUE_8. None if a task or a language is missing.
 
     If the tasks have different numbers of seeds, their means are averaged.
     """
-    if set(scores) != set(XTREME_7) or not all(score.is_complete for score in scores.values()):
+    if set(scores) != set(tasks) or not all(score.is_complete for score in scores.values()):
         return None
     by_task = [score.seeds.values for score in scores.values()]
     if len({len(values) for values in by_task}) > 1:

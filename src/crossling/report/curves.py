@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from crossling.report.analysis import xtreme_average
+from crossling.report.analysis import XTREME_7, task_average
 from crossling.report.charts import Dot, LinePlot, ScatterPlot, Series
-from crossling.report.leaderboard import retrieval_scores, xtreme_scores
+from crossling.report.leaderboard import pick_scores, retrieval_scores
 from crossling.report.published import published_table
 from crossling.report.runs import ReportRun
 
@@ -101,8 +101,8 @@ def scatter_charts(runs: Sequence[ReportRun]) -> list[ScatterPlot]:
 
 def _plotted_scores(run: ReportRun) -> dict[str, float | None]:
     """Scores of a run by name, None without a score. Tatoeba is the mean over both directions."""
-    scores = xtreme_scores(run, "zero-shot")
-    average, xnli, retrieval = xtreme_average(scores), scores.get("xnli"), retrieval_scores(run)
+    scores = pick_scores(run, XTREME_7, "zero-shot")
+    average, xnli, retrieval = task_average(scores), scores.get("xnli"), retrieval_scores(run)
     return {
         "XTREME average": average.mean if average else None,
         "XNLI accuracy": xnli.mean if xnli else None,

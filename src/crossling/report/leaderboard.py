@@ -6,13 +6,23 @@ incomplete list of languages, other training data, another split, or a paper tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 
 from crossling.evaluate.word_alignment import PROTOCOLS
-from crossling.report.analysis import LANGUAGES, QA_MEAN, TITLES, XTREME_7, TaskScore, transfer_gap, xtreme_average
+from crossling.report.analysis import (
+    GLUE_8,
+    LANGUAGES,
+    QA_MEAN,
+    TITLES,
+    XTREME_7,
+    XTREME_9,
+    TaskScore,
+    task_average,
+    transfer_gap,
+)
 from crossling.report.published import PublishedRow, published_table
 from crossling.report.runs import ReportRun
 from crossling.tasks.scores import SeedStatistics
@@ -23,16 +33,21 @@ GAP_METRICS = dict.fromkeys(("xquad", "mlqa", "tydiqa"), "exact_match") | dict.f
 ZERO_SHOT = "Fine-tuned on English, tested on all languages"
 TRANSLATE_TRAIN = "Fine-tuned on translations into all languages"
 RETRIEVAL = "Retrieval, mining and alignment"
+GLUE = "GLUE, English dev sets"
+XTREME_DIRECTIONS = {"bucc2018": None, "tatoeba-36": "en-xx"}  # of XTREME's retrieval tasks
 TRANSFER_GAP = "Transfer gap"
 CAPTIONS = {
     **dict.fromkeys(
         (ZERO_SHOT, TRANSLATE_TRAIN),
         "Unweighted mean over languages, as in XTREME. The average is over the seven tasks; QA tasks count as the mean"
-        " of F1 and exact match. ± is the standard deviation over seeds. In brackets: coverage of the languages.",
+        " of F1 and exact match. That of nine tasks adds BUCC and Tatoeba en→xx"
+        " without fine-tuning. ± is the standard deviation over seeds. In brackets: coverage of the languages.",
     ),
     RETRIEVAL: "Without fine-tuning. Accuracy and F1: higher is better; alignment error rate (AER): lower is better."
     " Numbers of runs state their protocol and layer. Protocol xtreme follows its scripts at their fixed layer."
     " Protocol sweep counts equal sentences as one candidate. A best layer was selected on the test scores shown.",
+    GLUE: "Fine-tuned on English. The average is XY-LENT's, over eight tasks: MNLI counts its matched set, QQP and MRPC"
+    " their accuracy.",
     TRANSFER_GAP: "English minus the mean of the other languages, in points; exact match for QA. Lower is better.",
 }
 
@@ -116,6 +131,7 @@ def build_leaderboards(runs: Sequence[ReportRun]) -> list[Leaderboard]:
         _build(ZERO_SHOT, _finetuning_columns("zero-shot"), runs, zero_shot),
         _build(TRANSLATE_TRAIN, _finetuning_columns("translate-train"), runs, translate_train),
         _build(RETRIEVAL, _retrieval_columns(), runs, retrieval),
+        _build(GLUE, _glue_columns(), runs, published_table("XY-LENT", "3")),
         _build(TRANSFER_GAP, [_gap_column(*each) for each in GAP_METRICS.items()], runs, gaps),
     ]
     return [leaderboard for leaderboard in leaderboards if leaderboard.runs]
@@ -142,9 +158,13 @@ def _build(
     )
 
 
-def xtreme_scores(run: ReportRun, setting: str) -> dict[str, TaskScore]:
-    """Return the scores of a run on XTREME's seven tasks in a setting."""
-    scores = {task: _pick(run.scores, task, metric, setting) for task, metric in XTREME_7.items()}
+def pick_scores(run: ReportRun, tasks: Mapping[str, str], setting: str) -> dict[str, TaskScore]:
+    """Return the scores of a run on some tasks with their metrics, such as XTREME_7. Retrieval is not fine-tuned."""
+    scores = {}
+    for task, metric in tasks.items():
+        is_retrieval = task in XTREME_DIRECTIONS
+        own_setting = "training-free" if is_retrieval else setting
+        scores[task] = _pick(run.scores, task, metric, own_setting, XTREME_DIRECTIONS.get(task))
     return {task: score for task, score in scores.items() if score is not None}
 
 
@@ -157,18 +177,35 @@ def retrieval_scores(run: ReportRun) -> list[TaskScore]:
     ]
 
 
+METRIC_TITLES = {"accuracy": "acc.", "f1": "F1", "matthews": "Matthews", "spearman": "Spearman", QA_MEAN: "F1 / EM"}
+
+
 def _finetuning_columns(setting: str) -> list[_Column]:
-    def column(task: str, metric: str) -> _Column:
-        is_qa = metric is QA_MEAN
-        name = "F1 / EM" if is_qa else {"accuracy": "acc.", "f1": "F1"}[metric]
-        published = [f"{task}/{each}/mean" for each in (("f1", "exact_match") if is_qa else (metric,))]
-        return _Column(f"{TITLES[task]} {name}", published, lambda run: _task_cell(run.scores, task, setting))
+    columns = [_task_column(*each, "mean", setting) for each in XTREME_7.items()]
+    columns.append(_average_column("avg", "xtreme-7/average/mean", XTREME_7, setting))
+    if setting == "zero-shot":  # VECO's retrieval after fine-tuning on translations is another setting
+        columns.append(_average_column("avg of 9", "xtreme-9/average/mean", XTREME_9, setting))
+    return columns
 
+
+def _glue_columns() -> list[_Column]:
+    columns = [_task_column(*each, "en", "zero-shot") for each in GLUE_8.items()]
+    return [*columns, _average_column("avg", "glue/average/en", GLUE_8, "zero-shot")]
+
+
+def _task_column(task: str, metric: str, language: str, setting: str) -> _Column:
+    metrics = ("f1", "exact_match") if metric is QA_MEAN else (metric,)
+    published = [f"{task}/{each}/{language}" for each in metrics]
+    title = f"{TITLES[task]} {METRIC_TITLES[metric]}"
+    return _Column(title, published, lambda run: _task_cell(run.scores, task, metric, setting))
+
+
+def _average_column(title: str, published: str, tasks: Mapping[str, str], setting: str) -> _Column:
     def average(run: ReportRun) -> LeaderboardCell:
-        mean = xtreme_average(xtreme_scores(run, setting))
-        return _spread_cell(mean, "mean of the seven tasks") if mean else EMPTY
+        mean = task_average(pick_scores(run, tasks, setting), tasks)
+        return _spread_cell(mean, f"mean of {len(tasks)} tasks") if mean else EMPTY
 
-    return [*(column(*each) for each in XTREME_7.items()), _Column("avg", ["xtreme-7/average/mean"], average)]
+    return _Column(title, [published], average)
 
 
 def _retrieval_columns() -> list[_Column]:
@@ -222,7 +259,7 @@ def _pick(
         if (score.measure.task, score.measure.metric, score.measure.setting) == (task, metric, setting)
         and score.measure.direction == direction
         and set(LANGUAGES[task]) & set(score.languages)
-        and score.measure.protocol in ("xtreme", "sweep", "")
+        and score.measure.protocol in ("xtreme", "sweep", "glue", "")
         and score.measure.pooling in ("mean", None)
     ]
 
@@ -233,11 +270,11 @@ def _pick(
     return max(candidates, key=preference, default=None)
 
 
-def _task_cell(scores: Sequence[TaskScore], task: str, setting: str) -> LeaderboardCell:
-    cell = _cell(_pick(scores, task, XTREME_7[task], setting))
-    if cell is EMPTY or XTREME_7[task] is not QA_MEAN:
+def _task_cell(scores: Sequence[TaskScore], task: str, metric: str, setting: str) -> LeaderboardCell:
+    cell = _cell(_pick(scores, task, metric, setting))
+    if cell is EMPTY or metric is not QA_MEAN:
         return cell
-    parts = [_pick(scores, task, metric, setting) for metric in ("f1", "exact_match")]
+    parts = [_pick(scores, task, each, setting) for each in ("f1", "exact_match")]
     return replace(cell, text=" / ".join(f"{part.mean:.1f}" for part in parts if part))
 
 
