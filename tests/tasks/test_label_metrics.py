@@ -8,17 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
-from crossling.tasks.label_metrics import find_chunks
+from crossling.tasks.label_metrics import find_chunks, find_strict_chunks
 from crossling.tasks.metrics import METRICS
 from crossling.tasks.registry import UPOS
 
 seqeval = pytest.importorskip("seqeval.metrics")
+IOB2 = pytest.importorskip("seqeval.scheme").IOB2
 sklearn = pytest.importorskip("sklearn.metrics")
 stats = pytest.importorskip("scipy.stats")
 
 NER = ["O", *(f"{prefix}-{kind}" for prefix in "BI" for kind in ("PER", "ORG", "LOC"))]
 BIOES = ["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))]
-F1, ACCURACY = METRICS["chunk-f1"], METRICS["token-accuracy"]
+F1, STRICT, ACCURACY = METRICS["chunk-f1"], METRICS["strict-chunk-f1"], METRICS["token-accuracy"]
 
 
 def pairs(tags: list[str]) -> st.SearchStrategy[list[list[tuple[str, str]]]]:
@@ -42,6 +43,19 @@ def test_ner_equals_seqeval(tags: list[str], data: st.DataObject) -> None:
     gold, predicted = split(data.draw(pairs(tags)))
     assert F1.score(gold, predicted) == pytest.approx(seqeval_f1(gold, predicted))
     assert ACCURACY.score(gold, predicted) == pytest.approx(100 * seqeval.accuracy_score(gold, predicted))
+
+
+@given(sentences=pairs(NER))
+def test_strict_ner_equals_seqeval(sentences: list[list[tuple[str, str]]]) -> None:
+    gold, predicted = split(sentences)
+    expected = seqeval.f1_score(gold, predicted, mode="strict", scheme=IOB2, zero_division=0)
+    assert STRICT.score(gold, predicted) == pytest.approx(100 * float(expected))
+
+
+def test_a_strict_chunk_starts_with_b() -> None:
+    tags = ["I-PER", "B-PER", "I-PER", "I-LOC", "B-LOC", "B-LOC", "O", "I-LOC"]
+    assert find_strict_chunks(tags) == {("PER", 1, 2), ("LOC", 4, 4), ("LOC", 5, 5)}
+    assert find_chunks(["I-PER"]) == {("PER", 0, 0)}
 
 
 @pytest.mark.filterwarnings("ignore:.*seems not to be NE tag")

@@ -23,6 +23,7 @@ INPUTS = {
 }
 TASK_TYPES = {
     "chunk-f1": "tagging",
+    "strict-chunk-f1": "tagging",
     "token-accuracy": "tagging",
     "pearson": "regression",
     "spearman": "regression",

@@ -4,6 +4,9 @@ Chunks are those of seqeval 0.0.12, the release that XTREME used. The first lett
 another letter), and the text after its last hyphen its type. A POS tag has no hyphen: NOUN has the prefix N and the
 type NOUN, and a run of equal tags is one chunk. SCONJ and SYM are exceptions, since their prefix S makes each tag a
 chunk. (Releases since 0.0.16 remove the first letter from the type: CCONJ equals SCONJ, and X is never found.)
+
+Strict chunks are those of seqeval's mode `strict` with the scheme IOB2: a B, and the I tags of its type that follow.
+Above, an I after another type starts a chunk too.
 """
 # N examples, S statistics
 
@@ -16,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import takewhile
 from operator import eq
 
 import numpy as np
@@ -27,6 +31,7 @@ POSITIVE = "1"
 OUTSIDE = "O"
 
 Chunk = tuple[str, int, int]  # type, first word, last word
+ChunkFinder = Callable[[Sequence[str]], set[Chunk]]  # tags of a sentence -> chunks
 
 
 def accuracy_statistics(gold: Sequence[str], predicted: Sequence[str], language: str) -> np.ndarray:  # noqa: ARG001
@@ -79,9 +84,14 @@ def _standardize(values_N: np.ndarray) -> np.ndarray:
     return np.asarray(centered_N / centered_N.std())
 
 
-def chunk_statistics(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], language: str) -> np.ndarray:  # noqa: ARG001
+def chunk_statistics(
+    find: ChunkFinder,
+    gold: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    language: str,  # noqa: ARG001
+) -> np.ndarray:
     """Return [correct, predicted, gold] chunks."""
-    chunks = [(find_chunks(tags), find_chunks(guesses)) for tags, guesses in _zip_sentences(gold, predicted)]
+    chunks = [(find(tags), find(guesses)) for tags, guesses in _zip_sentences(gold, predicted)]
     rows = [(len(expected & found), len(found), len(expected)) for expected, found in chunks]
     return np.array(rows, dtype=float).reshape(-1, 3)
 
@@ -112,6 +122,17 @@ def find_chunks(tags: Sequence[str]) -> set[Chunk]:
         if _starts_chunk(prefix, kind, *following):
             start = word
         prefix, kind = following
+    return chunks
+
+
+def find_strict_chunks(tags: Sequence[str]) -> set[Chunk]:
+    """Return the chunks of a sentence in the scheme IOB2."""
+    chunks = set()
+    for first, tag in enumerate(tags):
+        if tag.startswith("B-"):
+            kind = tag.removeprefix("B-")
+            rest = takewhile(lambda other, inside=f"I-{kind}": other == inside, tags[first + 1 :])
+            chunks.add((kind, first, first + sum(1 for _ in rest)))
     return chunks
 
 

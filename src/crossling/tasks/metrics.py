@@ -68,11 +68,14 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.asarray(100 * np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
 
 
-XTREME, GLUE, SQUAD2, CMRC = "xtreme", "glue", "squad-2.0", "cmrc2018"
+XTREME, GLUE, SQUAD2, CMRC, STRICT = "xtreme", "glue", "squad-2.0", "cmrc2018", "seqeval-strict"
 
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", XTREME, label_metrics.accuracy_statistics, proportion),
-    "chunk-f1": Metric("f1", XTREME, label_metrics.chunk_statistics, f1),
+    "chunk-f1": Metric("f1", XTREME, partial(label_metrics.chunk_statistics, label_metrics.find_chunks), f1),
+    "strict-chunk-f1": Metric(
+        "f1", STRICT, partial(label_metrics.chunk_statistics, label_metrics.find_strict_chunks), f1
+    ),
     "squad-f1": Metric("f1", XTREME, partial(answer_statistics, squad_words, word_f1), proportion),
     "squad-exact-match": Metric(
         "exact_match", XTREME, partial(answer_statistics, squad_words, exact_match), proportion

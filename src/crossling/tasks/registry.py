@@ -232,6 +232,7 @@ _CONLL2002 = ColumnReader(width=3, separator=" ")
 _CONLL2002_SPLITS = TRAIN | {"dev": "testa", "test": "testb"}
 _CONLL2002_CODES = {"esp": "es", "ned": "nl"}
 _tagging = partial(_dataset, "tagging", metrics=("chunk-f1", "token-accuracy"), hyperparameters=hp.TAGGING_DEFAULTS)
+_ner = partial(_tagging, metrics=("chunk-f1", "strict-chunk-f1", "token-accuracy"))  # tags are IOB2
 
 
 def _bio(*entity_types: str) -> tuple[str, ...]:
@@ -254,7 +255,7 @@ _TAGGING = [
         training_sets=("ud", "udpos"),
         grids=hp.POS,
     ),
-    _tagging(
+    _ner(
         "panx",
         FilePattern("panx/{split}-{language}.tsv", _WORD_AND_TAG),
         FilePattern("panx/panx_dataset/{language}/{split}", ColumnReader(language_prefix=True)),
@@ -263,19 +264,19 @@ _TAGGING = [
         grids=hp.NER,
     ),
     # NER data sets without English training data use PAN-X.
-    _tagging(
+    _ner(
         "wikineural",
         FilePattern("wikineural/{language}/{split}.conllu", ColumnReader(word=1, width=3)),
         labels=_bio("LOC", "MISC", "ORG", "PER"),
         training_sets=("wikineural", "panx"),
     ),
-    _tagging(
+    _ner(
         "masakhaner",
         FilePattern("masakhaner/{language}/{split}.txt", ColumnReader(separator=" ")),
         labels=_bio("DATE", "LOC", "ORG", "PER"),
         training_sets=("masakhaner", "panx"),
     ),
-    _tagging(
+    _ner(
         "conll2002",
         FilePattern("conll2002/{language}.{split}", _CONLL2002, splits=_CONLL2002_SPLITS, codes=_CONLL2002_CODES),
         labels=_bio("LOC", "MISC", "ORG", "PER"),
