@@ -46,6 +46,27 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         assert_close(found[name], values, atol=1e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("query", ["attention", "hidden", None])
+def test_queries_of_cross_attention(norm: str, query: str | None) -> None:
+    """Eq. 6 of VECO takes them from the output of the layer below; by default they are self-attention's output."""
+    network = model(norm=norm, cross_query=query, relative_positions=False).eval()
+    ids, paired_BTD = torch.randint(4, 49, (2, 9)), torch.randn(2, 7, WIDTH)
+    output = network(ids, encoder_hidden_states=paired_BTD, output_hidden_states=True, layers=2)
+    block, below = network.blocks[1], output.hidden_states[1]
+    if norm == "post":
+        middle = block.attention_norm(below + block.attention(below, None, None))
+        queries = below if query == "hidden" else middle
+        middle = block.cross_norm(middle + block.cross(queries, paired_BTD, None))
+        expected = block.feed_forward_norm(middle + block.feed_forward(middle))
+    else:
+        middle = below + block.attention(block.attention_norm(below), None, None)
+        queries = below if query == "hidden" else middle
+        middle = middle + block.cross(block.cross_norm(queries), paired_BTD, None)
+        expected = middle + block.feed_forward(block.feed_forward_norm(middle))
+    assert_close(output.last_hidden_state, expected)
+
+
 # ---- without a paired sequence ---------------------------------------------------------------------------------
 
 

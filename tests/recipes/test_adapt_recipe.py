@@ -152,3 +152,11 @@ def test_relative_bias_of_the_model_is_kept(vocabulary: Vocabulary) -> None:
         assert (model.relative, model.gate, model.absolute, model.norm) == (True, False, False, "pre")
     with pytest.raises(BadInput, match=r"model\.relative=False: model has True"):
         adapt_recipe("xlm_e", initial, assignments=["model.relative=false"])
+
+
+@pytest.mark.parametrize("query", ["hidden", None])
+def test_queries_of_cross_attention_of_the_model_are_kept(query: Any, vocabulary: Vocabulary) -> None:
+    config = CrosslingConfig(vocabulary.size, 16, 2, 2, 32, 64, cross_attention=True, cross_query=query)
+    encoder = ConvertedModel(config, CrosslingModel(config))
+    initial = InitialModel(name="model", encoder=encoder, generator=None, vocabulary=vocabulary)
+    assert initial.adapt(small_recipe("veco")).model.cross_query == query

@@ -12,6 +12,7 @@ from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
 from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize
+from crossling.recipes import get_recipe
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
 from crossling.train.run_folder import RunFolder
@@ -44,6 +45,17 @@ def test_run_from_before_the_setting_of_precision_resumes_in_bf16_only(tmp_path:
     RunFolder(tmp_path, RECIPE | {"precision": "bf16"}, "abc")
     with pytest.raises(BadInput, match=r"another recipe \(different: precision\)"):
         RunFolder(tmp_path, RECIPE | {"precision": "fp8"}, "abc")
+
+
+def test_a_run_from_before_a_setting_existed_resumes(tmp_path: Path) -> None:
+    """An absent setting is None, which has the earlier behaviour."""
+    today = get_recipe("veco", "tiny").dump()
+    before = {name: value for name, value in today["model"].items() if name != "cross_query"}
+    RunFolder(tmp_path, today | {"model": before}, "abc")
+    RunFolder(tmp_path, today, "abc")
+    assert Recipe.load(tmp_path / "recipe.json") == get_recipe("veco", "tiny")
+    with pytest.raises(BadInput, match=r"different: model\.cross_query"):
+        RunFolder(tmp_path, get_recipe("veco", "tiny").set(["model.cross_query=hidden"]).dump(), "abc")
 
 
 def test_other_shards_are_refused_by_their_fingerprints(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def bench(
         list[str] | None,
         argument(
             "[NAME]...",
-            "step, short-steps, fp8, recipes, attention, head, data, encode, evaluate, growth, start-up. [default: all]",
+            "step, short-steps, fp8, recipes, attention, head, data, encode, evaluate, growth, start-up [default: all]",
         ),
     ] = None,
     corpora: Annotated[Path | None, option("FOLDER", "Text for `data`. [default: synthetic languages]")] = None,

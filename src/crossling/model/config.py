@@ -29,6 +29,8 @@ class CrosslingConfig(PreTrainedConfig):
         relative_buckets: Number of buckets of the relative position bias.
         relative_max_distance: Distance from which on all positions share the last bucket.
         cross_attention: Cross-attention in every block, used if the states of a paired sequence are given (VECO).
+        cross_query: Input of the queries of cross-attention: the output of self-attention (`attention`, as decoders),
+            or the output of the layer below (`hidden`, VECO's Eq. 6) [default: attention].
         plug_in: For a model with a task head: encode every sequence together with its translation (VECO, section 3.1).
         dropout: Dropout of embeddings and of each residual branch.
         attention_dropout: Dropout of the attention weights.
@@ -67,6 +69,7 @@ class CrosslingConfig(PreTrainedConfig):
         relative_buckets: int = 32,
         relative_max_distance: int = 128,
         cross_attention: bool = False,
+        cross_query: Literal["attention", "hidden"] | None = None,
         plug_in: bool = False,
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
@@ -96,6 +99,7 @@ class CrosslingConfig(PreTrainedConfig):
         self.relative_buckets = relative_buckets
         self.relative_max_distance = relative_max_distance
         self.cross_attention = cross_attention
+        self.cross_query = cross_query
         self.plug_in = plug_in
         self.dropout = dropout
         self.attention_dropout = attention_dropout

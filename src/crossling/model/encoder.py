@@ -133,6 +133,7 @@ class Block(nn.Module):
         self.feed_forward_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
         self.is_pre_norm = config.norm == "pre"
+        self.cross_query_is_hidden = config.cross_query == "hidden"
 
     def forward(
         self,
@@ -173,11 +174,13 @@ class Block(nn.Module):
         cache: KVCache | None,
         position_M: Tensor | None,
     ) -> Tensor:
+        below = hidden
         own_M = position_M if paired_BTD is None else None  # cross-attention has queries at all positions
         branch = self.attention(self._before(self.attention_norm, hidden), bias, mask, cache, own_M)
         hidden = self._after(self.attention_norm, _select(hidden, own_M), branch)
         if paired_BTD is not None:
-            branch = self.cross(self._before(self.cross_norm, hidden), paired_BTD, paired_mask, cache, position_M)
+            query = self._before(self.cross_norm, below if self.cross_query_is_hidden else hidden)
+            branch = self.cross(query, paired_BTD, paired_mask, cache, position_M)
             hidden = self._after(self.cross_norm, _select(hidden, position_M), branch)
         branch = self.feed_forward(self._before(self.feed_forward_norm, hidden))
         return self._after(self.feed_forward_norm, hidden, branch)

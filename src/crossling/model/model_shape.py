@@ -48,6 +48,8 @@ class ModelShape:
         gate: Gate the relative position bias by the content of the token (XLM-E).
         gate_input: Input of the gate: the projected query or the hidden state.
         cross_attention: Add cross-attention to a paired sequence in every layer (VECO).
+        cross_query: Input of the queries of cross-attention: the output of self-attention (`attention`, as decoders),
+            or the output of the layer below (`hidden`, VECO's Eq. 6). [default: attention]
         token_table: Token embeddings of generator and discriminator: one table (`shared`), disentangled (`gdes`,
             DeBERTaV3), or one table each (`untied`).
         dropout: Dropout of the encoder. The generator has none.
@@ -72,6 +74,7 @@ class ModelShape:
     gate: bool = True
     gate_input: Literal["query", "hidden"] = "query"
     cross_attention: bool = False
+    cross_query: Literal["attention", "hidden"] | None = None  # None, so that earlier runs resume
     token_table: TokenTable = "shared"
     dropout: Annotated[float, FRACTION] = 0.1
     attention_dropout: Annotated[float, FRACTION] = 0.0

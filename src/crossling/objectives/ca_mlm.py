@@ -6,7 +6,7 @@ r"""Cross-attention masked language modelling (VECO §2, Eq. 1).
 s are the weights of the encoder, c those of its cross-attention. Two streams use the same weights. H has
 self-attention alone. S has cross-attention plugged into every layer, whose keys and values are the last layer's H of
 the other sequence, without gradient (Eq. 6 to 9). The query of cross-attention is the output of self-attention, as in
-the decoders that the authors released. Their Eq. 6 takes the output of the layer below.
+the decoders that the authors released. Their Eq. 6 takes the output of the layer below (`model.cross_query=hidden`).
 
 x and y are two adjacent segments of a document (CAMLM) or the two sides of a translation pair (CATLM). Both are in one
 row, as two packed sequences: x_k has the number 2k + 1 and y_k the number 2k + 2.

@@ -164,7 +164,7 @@ class InitialModel:
         names = [*ARCHITECTURE]
         # A position bias or cross-attention that the model lacks is new, as the recipe has it.
         names += ["relative", "gate", "gate_input"] if config.relative_positions else []
-        names += ["cross_attention"] if config.cross_attention else []
+        names += ["cross_attention", "cross_query"] if config.cross_attention else []
         own: dict[str, Any] = {name: getattr(config, CONFIG_NAMES.get(name, name)) for name in names}
         own |= {"generator_layers": generator_layers, "token_table": token_table, "universal_layer": layer}
         return recipe.replace(model=replace(shape, **own))

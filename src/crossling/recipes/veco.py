@@ -35,7 +35,8 @@ def veco(size: str = "large") -> Recipe:
     Deviations:
 
     - Each of the four loss terms is a mean.
-    - The query of cross-attention is the output of self-attention (see objectives/ca_mlm.py).
+    - The query of cross-attention is the output of self-attention, as in the decoders that the authors released.
+      `model.cross_query=hidden` is Eq. 6 as printed: the output of the layer below.
     - The lengths 512 and 128 are those of the two sequences of a pair together.
     - `base` is ours, with the hyperparameters of Large.
     - Gradients are clipped at 1.0; the paper gives no value.
