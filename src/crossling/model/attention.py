@@ -96,8 +96,12 @@ class SelfAttention(nn.Module):
         mask: AttentionMask | None,
         cache: KVCache | None = None,
         position_M: Tensor | None = None,
+        recorded: list[Tensor] | None = None,
     ) -> Tensor:
-        """Return the output at all positions, or at some positions of the flattened rows, [M, D]."""
+        """Return the output at all positions, or at some positions of the flattened rows, [M, D].
+
+        The attention weights of all positions are appended to `recorded` if it is given.
+        """
         packed_BL3HK = self.qkv(hidden_BLD).unflatten(-1, (3, self.heads, -1))
         gate: BiasGate | Tensor | None = self.gate if bias is not None else None
         if isinstance(gate, BiasGate) and not self.gate_by_query:
@@ -107,7 +111,7 @@ class SelfAttention(nn.Module):
             query, *new = packed_BL3HK.unbind(2)
             key, value = cache.update(*new)
         dropout = self.dropout if self.training else 0.0
-        context = compute_attention(query, key, value, bias=bias, gate=gate, mask=mask, dropout=dropout)
+        context = _attend(recorded, query, key, value, bias=bias, gate=gate, mask=mask, dropout=dropout)
         return self.out(_merge_heads(context, position_M))
 
 
@@ -132,17 +136,34 @@ class CrossAttention(nn.Module):
         mask: AttentionMask | None,
         cache: KVCache | None = None,
         position_M: Tensor | None = None,
+        recorded: list[Tensor] | None = None,
     ) -> Tensor:
-        """Return the output at all positions, or at some positions of the flattened rows, [M, D]."""
+        """Return the output as `SelfAttention` does."""
         query = self.query(hidden_BLD).unflatten(-1, (self.heads, -1))
         key, value = self.project(paired_BTD) if cache is None else cache.paired(self.project, paired_BTD)
         dropout = self.dropout if self.training else 0.0
-        context = compute_attention(query, key, value, mask=mask, dropout=dropout)
+        context = _attend(recorded, query, key, value, mask=mask, dropout=dropout)
         return self.out(_merge_heads(context, position_M))
 
     def project(self, paired_BTD: Tensor) -> tuple[Tensor, ...]:
         """Return the keys and values of the paired sequence."""
         return self.key_value(paired_BTD).unflatten(-1, (2, self.heads, -1)).unbind(2)
+
+
+class AttentionRecord(NamedTuple):
+    """Attention weights of every layer that was computed, [B, H, L, T] each."""
+
+    own: list[Tensor]  # of self-attention
+    cross: list[Tensor]
+
+
+def _attend(recorded: list[Tensor] | None, *inputs: Tensor | None, **options: Any) -> Tensor:
+    """Compute attention, and append its weights to `recorded` if it is given."""
+    if recorded is None:
+        return compute_attention(*inputs, **options)
+    context_BLHK, weights_BHLT = attention_with_weights(*inputs, **options)
+    recorded.append(weights_BHLT)
+    return context_BLHK
 
 
 def _merge_heads(context_BLHK: Tensor, position_M: Tensor | None) -> Tensor:
@@ -192,6 +213,42 @@ def compute_attention(
     assert tiles is None
     if key_BTHK is None or value_BTHK is None:
         query_BLHK, key_BTHK, value_BTHK = query_BLHK.unbind(2)
+    added, is_causal = _added_scores(query_BLHK, bias, gate, mask)
+    query, key, value = (tensor.transpose(1, 2) for tensor in (query_BLHK, key_BTHK, value_BTHK))
+    context = F.scaled_dot_product_attention(query, key, value, attn_mask=added, dropout_p=dropout, is_causal=is_causal)
+    return context.transpose(1, 2)
+
+
+def attention_with_weights(
+    query_BLHK: Tensor,
+    key_BTHK: Tensor | None,
+    value_BTHK: Tensor | None,
+    *,
+    bias: PositionBias | None = None,
+    gate: BiasGate | Tensor | None = None,
+    mask: AttentionMask | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Return what `compute_attention` does, and the attention weights before dropout, [B, H, L, T].
+
+    It is computed in plain torch. Bias and mask must be in the form for it.
+    """
+    assert mask is None or mask.tiles is None, "the mask is for the kernel"
+    if key_BTHK is None or value_BTHK is None:
+        query_BLHK, key_BTHK, value_BTHK = query_BLHK.unbind(2)
+    added, is_causal = _added_scores(query_BLHK, bias, gate, mask)
+    query, key, value = (tensor.transpose(1, 2) for tensor in (query_BLHK, key_BTHK, value_BTHK))
+    scores = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5
+    if is_causal:
+        added = _causal_scores(scores)
+    weights = (scores if added is None else scores + added).float().softmax(-1).to(query.dtype)
+    return (F.dropout(weights, dropout) @ value).transpose(1, 2), weights
+
+
+def _added_scores(
+    query_BLHK: Tensor, bias: PositionBias | None, gate: BiasGate | Tensor | None, mask: AttentionMask | None
+) -> tuple[Tensor | None, bool]:
+    """Return what bias and mask add to the scores, and if keys after the query are to be hidden besides."""
     added = None if mask is None else mask.additive_B1LT
     is_causal = mask is not None and mask.is_causal
     if bias is not None:
@@ -200,13 +257,14 @@ def compute_attention(
         gate_BHL = gate(query_BLHK) if isinstance(gate, BiasGate) else gate
         gated = bias_HLT if gate_BHL is None else gate_BHL[..., None] * bias_HLT
         if is_causal:  # torch applies a causal mask only if nothing else is added
-            hidden_LT = torch.ones(bias_HLT.shape[1:], device=gated.device).triu(1) > 0
-            is_causal, added = False, additive_mask(hidden_LT, gated.dtype)
+            is_causal, added = False, _causal_scores(gated)
         added = (gated if added is None else gated + added).expand(len(query_BLHK), -1, -1, -1)
-    query, key, value = (tensor.transpose(1, 2) for tensor in (query_BLHK, key_BTHK, value_BTHK))
-    added = None if added is None else added.to(query.dtype)
-    context = F.scaled_dot_product_attention(query, key, value, attn_mask=added, dropout_p=dropout, is_causal=is_causal)
-    return context.transpose(1, 2)
+    return None if added is None else added.to(query_BLHK.dtype), is_causal
+
+
+def _causal_scores(scores: Tensor) -> Tensor:
+    hidden_LT = torch.ones(scores.shape[-2:], device=scores.device).triu(1) > 0
+    return additive_mask(hidden_LT, scores.dtype)
 
 
 def make_attention_mask(

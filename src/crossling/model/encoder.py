@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from transformers import PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_outputs import BaseModelOutputWithCrossAttentions
 
 from crossling.model.attention import (
     AttentionMask,
+    AttentionRecord,
     CrossAttention,
     KVCache,
     PositionBias,
@@ -144,6 +145,7 @@ class Block(nn.Module):
         paired_mask: AttentionMask | None = None,
         cache: KVCache | None = None,
         position_M: Tensor | None = None,
+        record: AttentionRecord | None = None,
     ) -> Tensor:
         """Return the output of the block.
 
@@ -155,10 +157,11 @@ class Block(nn.Module):
             paired_mask: Positions of the paired sequence that each query attends to.
             cache: Keys and values of earlier tokens, in a decoder.
             position_M: Positions of the flattened rows to compute, so that the output is [M, D] [default: all].
+            record: The attention weights are appended to it. They are not recomputed in the backward pass.
         """
         inputs = hidden, bias, mask, paired_BTD, paired_mask, cache, position_M
-        if not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
-            return self._compute(*inputs)
+        if record is not None or not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
+            return self._compute(*inputs, record)
         # Two calls: torch.compile cannot trace a `context_fn` that is chosen by a condition.
         if torch.compiler.is_compiling() and uses_block_kernels(hidden):
             return checkpoint(self._compute, *inputs, use_reentrant=False, context_fn=_selective_contexts)
@@ -173,14 +176,16 @@ class Block(nn.Module):
         paired_mask: AttentionMask | None,
         cache: KVCache | None,
         position_M: Tensor | None,
+        record: AttentionRecord | None = None,
     ) -> Tensor:
+        own, cross = (None, None) if record is None else record
         below = hidden
         own_M = position_M if paired_BTD is None else None  # cross-attention has queries at all positions
-        branch = self.attention(self._before(self.attention_norm, hidden), bias, mask, cache, own_M)
+        branch = self.attention(self._before(self.attention_norm, hidden), bias, mask, cache, own_M, own)
         hidden = self._after(self.attention_norm, _select(hidden, own_M), branch)
         if paired_BTD is not None:
             query = self._before(self.cross_norm, below if self.cross_query_is_hidden else hidden)
-            branch = self.cross(query, paired_BTD, paired_mask, cache, position_M)
+            branch = self.cross(query, paired_BTD, paired_mask, cache, position_M, cross)
             hidden = self._after(self.cross_norm, _select(hidden, position_M), branch)
         branch = self.feed_forward(self._before(self.feed_forward_norm, hidden))
         return self._after(self.feed_forward_norm, hidden, branch)
@@ -301,8 +306,9 @@ class CrosslingModel(CrosslingPreTrainedModel):
         return_dict: bool | None = None,
         layers: int | None = None,
         positions: Tensor | None = None,
+        output_attentions: bool | None = None,
         **_: Any,
-    ) -> BaseModelOutput | tuple[Any, ...]:
+    ) -> BaseModelOutputWithCrossAttentions | tuple[Any, ...]:
         """Encode a batch of sequences.
 
         Args:
@@ -318,9 +324,11 @@ class CrosslingModel(CrosslingPreTrainedModel):
             layers: Number of blocks to compute [default: `config.output_layer`, or all].
             positions: Positions of the flattened rows at which the last layer is computed, [M] [default: all]. The
                 largest part of that layer is not computed elsewhere.
+            output_attentions: Return the attention weights too, [B, H, L, T] for each layer: of self-attention as
+                `attentions` and of cross-attention as `cross_attentions`. Attention is then computed in plain torch.
 
         Returns:
-            The states of the last computed layer, [B, L, D] or [M, D], and of all layers if requested.
+            The states of the last computed layer, [B, L, D] or [M, D], and states and weights of all if requested.
 
         Raises:
             ValueError: The sequence is too long, or the model has no cross-attention.
@@ -330,10 +338,13 @@ class CrosslingModel(CrosslingPreTrainedModel):
         self.check_length(input_ids.shape[1])
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
+        record = AttentionRecord([], []) if output_attentions else None
         hidden_BLD = self.embeddings(input_ids, segments)
         # Bias and masks are the same in all layers.
         dtype, shape = hidden_BLD.dtype, input_ids.shape
-        for_kernel = uses_attention_kernel(hidden_BLD.device, dtype, self.config.head_width)
+        for_kernel = record is None and uses_attention_kernel(hidden_BLD.device, dtype, self.config.head_width)
         bias = self.position_bias(shape[1], for_kernel)
         make_mask = partial(make_attention_mask, shape, segments, dtype=dtype, for_kernel=for_kernel)
         mask = make_mask(segments, attention_mask)
@@ -342,9 +353,15 @@ class CrosslingModel(CrosslingPreTrainedModel):
         states = [hidden_BLD if blocks else _select(hidden_BLD, positions)]
         for number, block in enumerate(blocks, start=1):
             position_M = positions if number == len(blocks) else None
-            states.append(block(states[-1], bias, mask, encoder_hidden_states, paired_mask, position_M=position_M))
+            paired = encoder_hidden_states, paired_mask
+            states.append(block(states[-1], bias, mask, *paired, position_M=position_M, record=record))
         if self.final_norm is not None and len(states) > len(self.blocks):
             states[-1] = self.final_norm(states[-1])
         all_states = tuple(states) if output_hidden_states else None
-        output = BaseModelOutput(last_hidden_state=states[-1], hidden_states=all_states)
+        output = BaseModelOutputWithCrossAttentions(
+            last_hidden_state=states[-1],
+            hidden_states=all_states,
+            attentions=None if record is None else tuple(record.own),
+            cross_attentions=tuple(record.cross) if record is not None and record.cross else None,
+        )
         return output.to_tuple() if return_dict is False else output

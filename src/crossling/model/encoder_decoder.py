@@ -24,7 +24,13 @@ from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from crossling.core.errors import BadInput
-from crossling.model.attention import KVCache, make_attention_mask, make_causal_mask, uses_attention_kernel
+from crossling.model.attention import (
+    AttentionRecord,
+    KVCache,
+    make_attention_mask,
+    make_causal_mask,
+    uses_attention_kernel,
+)
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder import Block, CrosslingModel, ResidualLayerNorm
 from crossling.model.heads import IGNORE_INDEX, CrosslingLanguageModel, LMHead, token_loss
@@ -96,6 +102,7 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
         return_dict: bool | None = None,
         **_: Any,
     ) -> Seq2SeqLMOutput | tuple[Any, ...]:
@@ -111,6 +118,7 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
             labels: Target ids to predict, [B, L]. -100 means no loss.
             use_cache: Return a cache. Ignored while training, where activation checkpointing may run blocks twice.
             output_hidden_states: Return the states of all layers of encoder and decoder.
+            output_attentions: Return the attention weights of all layers of encoder and decoder.
             return_dict: False returns a tuple.
 
         Returns:
@@ -121,8 +129,11 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
         """
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask, output_hidden_states=output_hidden_states)
+            wanted = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
+            encoder_outputs = self.encoder(input_ids, attention_mask, **wanted)
         paired_BTD = encoder_outputs[0]
         if decoder_input_ids is None:
             if labels is None:
@@ -131,7 +142,8 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
         cache = past_key_values
         if cache is None and use_cache and not self.training:
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        states = self.decode(decoder_input_ids, paired_BTD, attention_mask, decoder_attention_mask, cache)
+        record = AttentionRecord([], []) if output_attentions else None
+        states = self.decode(decoder_input_ids, paired_BTD, attention_mask, decoder_attention_mask, cache, record)
         logits_BLV = self.lm_head(states[-1], self.table_VD)
         result = Seq2SeqLMOutput(
             loss=None if labels is None else token_loss(logits_BLV, labels),
@@ -140,6 +152,9 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
             decoder_hidden_states=tuple(states) if output_hidden_states else None,  # type: ignore[arg-type]
             encoder_last_hidden_state=paired_BTD,
             encoder_hidden_states=getattr(encoder_outputs, "hidden_states", None),
+            decoder_attentions=None if record is None else tuple(record.own),  # type: ignore[arg-type]
+            cross_attentions=None if record is None else tuple(record.cross),  # type: ignore[arg-type]
+            encoder_attentions=getattr(encoder_outputs, "attentions", None),
         )
         return result.to_tuple() if return_dict is False else result
 
@@ -150,6 +165,7 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
         paired_mask_BT: Tensor | None = None,
         padding_mask_BL: Tensor | None = None,
         cache: EncoderDecoderCache | None = None,
+        record: AttentionRecord | None = None,
     ) -> list[Tensor]:
         """Return the states of all decoder layers, [B, L, D]. The head reads the last.
 
@@ -159,6 +175,7 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
             paired_mask_BT: 1 for tokens and 0 for padding of the source.
             padding_mask_BL: The same of the target, including the tokens in the cache.
             cache: Keys and values of earlier target tokens.
+            record: The attention weights are appended to it.
         """
         length, past = ids_BL.shape[1], 0 if cache is None else cache.get_seq_length()
         self.encoder.check_length(past + length)
@@ -166,12 +183,12 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
         bias = self.encoder.position_bias(past + length, for_kernel=False, queries=length)
         dtype, device = hidden_BLD.dtype, hidden_BLD.device
         mask = make_causal_mask(length, past, padding_mask_BL, dtype, device)
-        for_kernel = cache is None and uses_attention_kernel(device, dtype, self.config.head_width)
+        for_kernel = cache is None and record is None and uses_attention_kernel(device, dtype, self.config.head_width)
         paired_mask = make_attention_mask(ids_BL.shape, None, None, paired_mask_BT, dtype=dtype, for_kernel=for_kernel)
         states = [hidden_BLD]
         for layer, block in enumerate(self.decoder_blocks):
             layer_cache = None if cache is None else KVCache(cache, layer)
-            states.append(block(states[-1], bias, mask, paired_BTD, paired_mask, layer_cache))
+            states.append(block(states[-1], bias, mask, paired_BTD, paired_mask, layer_cache, record=record))
         final_norm = (self.encoder if self.own_decoder is None else self.own_decoder).final_norm
         if final_norm is not None:
             states[-1] = final_norm(states[-1])

@@ -136,7 +136,8 @@ class CrosslingForMaskedLM(CrosslingLanguageModel):
         output = self.encoder(input_ids, **inputs)
         logits_BLV = self.lm_head(output.last_hidden_state, self.table_VD)
         loss = None if labels is None else token_loss(logits_BLV, labels)
-        result = MaskedLMOutput(loss=loss, logits=logits_BLV, hidden_states=output.hidden_states)
+        states = {"hidden_states": output.hidden_states, "attentions": output.attentions}
+        result = MaskedLMOutput(loss=loss, logits=logits_BLV, **states)
         return result.to_tuple() if return_dict is False else result
 
 
@@ -178,5 +179,6 @@ class CrosslingForPreTraining(CrosslingPreTrainedModel):
         if labels is not None:
             has_label = labels != IGNORE_INDEX
             loss = F.binary_cross_entropy_with_logits(logits_BL[has_label].float(), labels[has_label].float())
-        result = TokenClassifierOutput(loss=loss, logits=logits_BL, hidden_states=output.hidden_states)
+        states = {"hidden_states": output.hidden_states, "attentions": output.attentions}
+        result = TokenClassifierOutput(loss=loss, logits=logits_BL, **states)
         return result.to_tuple() if return_dict is False else result

@@ -83,12 +83,16 @@ class CrosslingTaskModel(CrosslingPreTrainedModel):
             inputs: Further arguments of `CrosslingModel.forward`.
 
         Returns:
-            Logits, the mean loss if there are labels, and the hidden states if requested.
+            Logits, the mean loss if there are labels, and the hidden states and attention weights if requested.
+
+        Raises:
+            ValueError: The translations do not fit `config.plug_in`, or attention weights are requested with it.
         """
         output: Any = self.encode(input_ids, attention_mask, paired_input_ids, paired_attention_mask, **inputs)
         logits = self.compute_logits(output.last_hidden_state, input_ids.shape)
         loss = None if labels is None else self.compute_loss(logits, labels)
-        result = self.output_class(loss=loss, logits=logits, hidden_states=output.hidden_states)
+        states = {"hidden_states": output.hidden_states, "attentions": output.attentions}
+        result = self.output_class(loss=loss, logits=logits, **states)
         return result.to_tuple() if return_dict is False else result
 
     def compute_logits(self, hidden_BLD: Tensor, shape: torch.Size) -> Tensor:  # noqa: ARG002 - for multiple choice
@@ -116,6 +120,10 @@ class CrosslingTaskModel(CrosslingPreTrainedModel):
             )
         if paired_input_ids is None:
             return self.encoder(input_ids, attention_mask, **inputs)
+        if inputs.get("output_attentions"):
+            raise ValueError(
+                "output_attentions: plug_in encodes every sequence twice. Call the encoder of the model instead."
+            )
         x, y = (input_ids, attention_mask), (paired_input_ids, paired_attention_mask)
         hidden_BLD, paired_BTD, states = self._encode_separately(x, y, **inputs)
         crossed = self.encoder(*x, encoder_hidden_states=paired_BTD, encoder_attention_mask=y[1])
@@ -244,6 +252,10 @@ class CrosslingForQuestionAnswering(CrosslingTaskModel):
             targets = (start_BL, start_positions), (end_BL, end_positions)
             loss = sum(F.cross_entropy(logits_BL.float(), position_B) for logits_BL, position_B in targets) / 2
         result = modeling_outputs.QuestionAnsweringModelOutput(
-            loss=loss, start_logits=start_BL, end_logits=end_BL, hidden_states=output.hidden_states
+            loss=loss,
+            start_logits=start_BL,
+            end_logits=end_BL,
+            hidden_states=output.hidden_states,
+            attentions=output.attentions,
         )
         return result.to_tuple() if return_dict is False else result
