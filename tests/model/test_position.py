@@ -61,15 +61,20 @@ def test_bias_stays_float32_under_bfloat16_autocast() -> None:
         assert table(12).dtype == torch.float32
 
 
-def test_gate_equals_its_equation() -> None:
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_gate_equals_its_equation(is_plain: bool) -> None:
     """g_u, g_r = sigmoid(q.u), sigmoid(q.v); r = d + g_u d + (1 - g_u) w g_r d."""
     torch.manual_seed(0)
-    gate = BiasGate(head_width=5, heads=3)
+    gate = BiasGate(5, 3, is_plain)
     torch.nn.init.normal_(gate.scale_H)
     query_BHLK = torch.randn(2, 3, 4, 5)
     d = 0.7
-    u, v = gate.map.weight.unflatten(0, (2, 4)).sum(1)
-    bias_u, bias_v = gate.map.bias.unflatten(0, (2, 4)).sum(1)
+    if is_plain:  # u, v and w are all that it has
+        assert sum(parameter.numel() for parameter in gate.parameters()) == 2 * 5 + 3
+        (u, v), bias_u, bias_v = gate.map.weight, torch.zeros(()), torch.zeros(())
+    else:
+        u, v = gate.map.weight.unflatten(0, (2, 4)).sum(1)
+        bias_u, bias_v = gate.map.bias.unflatten(0, (2, 4)).sum(1)
     factor = gate(query_BHLK.transpose(1, 2))
     for b in range(2):
         for h in range(3):

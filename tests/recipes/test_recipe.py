@@ -14,7 +14,8 @@ from torch import nn
 
 from crossling.core.errors import BadInput
 from crossling.data.shards import Shards
-from crossling.recipes import infoxlm, xlm, xlm_e, xlm_r
+from crossling.recipes import adapt_recipe, infoxlm, xlm, xlm_e, xlm_r
+from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.network import build_network, load_run
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
@@ -31,6 +32,21 @@ def test_settings_of_a_recipe() -> None:
     assert recipe.optimizer.beta2 == 0.999
     assert list(recipe.objectives) == ["mrtd"]
     assert recipe.set(["sampling.pivot=none"]).sampling.pivot is None
+
+
+def test_plain_gate_has_no_biases_and_is_kept_by_an_adapted_run(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path
+) -> None:
+    recipe = full_recipe.set(["steps=1", "model.plain_gate=true", "xlco=off", "optimizer.warmup=0"])
+    net = pretrain(recipe, shards, tmp_path / "run")
+    width = recipe.model.width // recipe.model.heads
+    found = [tuple(each.shape) for name, each in net.encoder.named_parameters() if ".gate." in name]
+    assert found == [(recipe.model.heads,), (2, width)] * recipe.model.layers
+    loaded = load_run(tmp_path / "run")
+    assert all(torch.equal(one, other) for one, other in zip(net.parameters(), loaded.parameters(), strict=True))
+    adapted = adapt_recipe("xlm_e", InitialModel.load(tmp_path / "run"), "tiny")
+    assert adapted.model.plain_gate
+    assert adapt_recipe("xlm_e", InitialModel.load(tmp_path / "run"), "tiny", ["model.gate_input=query"]) == adapted
 
 
 def test_objectives_have_a_fixed_order() -> None:

@@ -85,7 +85,7 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
         has_gate = config.relative_positions and config.gated
-        self.gate = BiasGate(config.head_width, self.heads) if has_gate else None
+        self.gate = BiasGate(config.head_width, self.heads, config.plain_gate) if has_gate else None
         self.gate_by_query = config.gate_input == "query"
         self.dropout = config.attention_dropout
 

@@ -26,6 +26,7 @@ class CrosslingConfig(PreTrainedConfig):
         relative_positions: Add a bucketed relative position bias to the attention scores (T5).
         gated: Gate the relative position bias by the query (XLM-E).
         gate_input: Input of the gate: the projected `query`, or the `hidden` state it is projected from.
+        plain_gate: Gate by one vector without bias for each of the two gates, as XLM-E writes it.
         relative_buckets: Number of buckets of the relative position bias.
         relative_max_distance: Distance from which on all positions share the last bucket.
         cross_attention: Cross-attention in every block, used if the states of a paired sequence are given (VECO).
@@ -66,6 +67,7 @@ class CrosslingConfig(PreTrainedConfig):
         relative_positions: bool = True,
         gated: bool = True,
         gate_input: Literal["query", "hidden"] = "query",
+        plain_gate: bool | None = None,
         relative_buckets: int = 32,
         relative_max_distance: int = 128,
         cross_attention: bool = False,
@@ -96,6 +98,7 @@ class CrosslingConfig(PreTrainedConfig):
         self.relative_positions = relative_positions
         self.gated = gated
         self.gate_input = gate_input
+        self.plain_gate = plain_gate
         self.relative_buckets = relative_buckets
         self.relative_max_distance = relative_max_distance
         self.cross_attention = cross_attention

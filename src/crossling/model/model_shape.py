@@ -47,6 +47,8 @@ class ModelShape:
         relative: Add a relative position bias to the attention scores. All layers have one table.
         gate: Gate the relative position bias by the content of the token (XLM-E).
         gate_input: Input of the gate: the projected query or the hidden state.
+        plain_gate: Gate by one vector without bias for each of the two gates, as XLM-E writes it [default: sums of four
+            vectors with biases, as in WavLM].
         cross_attention: Add cross-attention to a paired sequence in every layer (VECO).
         cross_query: Input of the queries of cross-attention: the output of self-attention (`attention`, as decoders),
             or the output of the layer below (`hidden`, VECO's Eq. 6). [default: attention]
@@ -73,6 +75,7 @@ class ModelShape:
     relative: bool = True
     gate: bool = True
     gate_input: Literal["query", "hidden"] = "query"
+    plain_gate: bool | None = None
     cross_attention: bool = False
     cross_query: Literal["attention", "hidden"] | None = None  # None, so that earlier runs resume
     token_table: TokenTable = "shared"

@@ -89,17 +89,22 @@ class BiasGate(nn.Module):
     """Gate m_i = 1 + g_u + (1 - g_u) w g_r on the position bias: one number per query and head.
 
     One linear layer projects the query to 8 numbers, and four are summed for each of g_u and g_r. The heads of a layer
-    share it. w is one number per head. The authors' released speech models parametrise u, v and w in this way.
+    share it. w is one number per head. The authors' released speech models parametrise u, v and w in this way. A plain
+    gate has one vector each for u and v and no biases, as the equations.
     """
 
-    def __init__(self, head_width: int, heads: int) -> None:
+    def __init__(self, head_width: int, heads: int, is_plain: bool = False) -> None:
         super().__init__()
-        self.map = nn.Linear(head_width, 8)
+        self.map = nn.Linear(head_width, 2 if is_plain else 8, bias=not is_plain)
         self.scale_H = nn.Parameter(torch.ones(heads))
 
     def weights(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return u and v [2, K], their biases [2], and w [H], in float32."""
-        weight_2K, bias_2 = (values.float().unflatten(0, (2, 4)).sum(1) for values in (self.map.weight, self.map.bias))
+        weight_2K = self.map.weight.float().unflatten(0, (2, -1)).sum(1)
+        if self.map.bias is None:
+            bias_2 = weight_2K.new_zeros(2)
+        else:
+            bias_2 = self.map.bias.float().unflatten(0, (2, -1)).sum(1)
         return weight_2K, bias_2, self.scale_H.float()
 
     def forward(self, query_BLHK: Tensor) -> Tensor:

@@ -42,7 +42,8 @@ COMMON = (
 )
 ARCHITECTURE = ("layers", "width", "heads", "feed_forward", "max_length", "norm", "absolute", "norm_epsilon")
 FIXED = ("relative_buckets", "relative_max_distance")  # no setting of a recipe
-RELATIVE_BIAS = ("relative_positions", "gated", "gate_input", *FIXED)  # apply only with a relative position bias
+# These apply only with a relative position bias.
+RELATIVE_BIAS = ("relative_positions", "gated", "gate_input", "plain_gate", *FIXED)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -163,7 +164,7 @@ class InitialModel:
             layer = config.universal_layer
         names = [*ARCHITECTURE]
         # A position bias or cross-attention that the model lacks is new, as the recipe has it.
-        names += ["relative", "gate", "gate_input"] if config.relative_positions else []
+        names += ["relative", "gate", "gate_input", "plain_gate"] if config.relative_positions else []
         names += ["cross_attention", "cross_query"] if config.cross_attention else []
         own: dict[str, Any] = {name: getattr(config, CONFIG_NAMES.get(name, name)) for name in names}
         own |= {"generator_layers": generator_layers, "token_table": token_table, "universal_layer": layer}

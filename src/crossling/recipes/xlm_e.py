@@ -27,6 +27,8 @@ def xlm_e(size: str = "base") -> Recipe:
 
     - Masking rate 15%, and every chosen token becomes the mask token.
     - Relative positions in 32 buckets up to distance 128, with absolute positions beside them.
+    - The gate has the form of the authors' released speech models: u and v are sums of four vectors each, with biases,
+      and w is one number for each head. Section 3.3 has neither sums nor biases: `--set model.plain_gate=true`.
     - Dropout 0.1 in the discriminator, except for attention weights, and none in the generator.
     - One token table for both.
     - Blocks of text are full and cross documents. Only the </s> of each sentence separates two documents.

@@ -103,7 +103,7 @@ def test_attention_of_a_sequence_shorter_than_the_saturation_distance() -> None:
     table = RelativePositionTable(buckets=32, max_distance=1024, heads=1).to(DEVICE)
     torch.nn.init.normal_(table.weight_NH)
     assert table.saturation_distance > 8 * 64
-    compare(random_states(1, 64, 3, 1, 16), table, BiasGate(16, 1).to(DEVICE))
+    compare(random_states(1, 64, 3, 1, 16), table, BiasGate(16, 1, is_plain=True).to(DEVICE))
 
 
 @needs_kernels
