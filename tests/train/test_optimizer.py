@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 from hypothesis import given
@@ -64,6 +66,14 @@ def test_matrices_are_decayed_and_biases_norms_and_gates_are_not(encoder: Crossl
     assert found["blocks.0.attention_norm.weight"] == 0.0
     assert found["blocks.0.attention.gate.scale_H"] == 0.0
     assert set(found.values()) == {0.0, 0.125}
+
+
+@pytest.mark.parametrize("matrices", ["adam", "muon"])
+def test_all_parameters_are_decayed_if_requested(encoder: CrosslingModel, matrices: Literal["adam", "muon"]) -> None:
+    optimizer = OptimizerSettings(decay=0.125, decay_all=True, matrices=matrices).build(encoder)
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.125}
+    decayed = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    assert sorted(decayed) == sorted(id(p) for p in encoder.parameters())
 
 
 def test_shared_parameters_are_trained_once() -> None:

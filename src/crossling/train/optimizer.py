@@ -23,6 +23,7 @@ class OptimizerSettings:
         beta2: Second moment decay of AdamW.
         epsilon: Epsilon of AdamW.
         decay: Weight decay of weight matrices and embeddings.
+        decay_all: Apply the weight decay also to biases, norms, gates and the position table [default: false].
         clip: Maximum gradient norm.
         generator_lr_factor: Learning rate of the generator's own weights, relative to `lr`.
         matrices: Optimizer of the weight matrices of the blocks. Everything else is trained with AdamW.
@@ -36,12 +37,15 @@ class OptimizerSettings:
     beta2: Annotated[float, FRACTION] = 0.98
     epsilon: Annotated[float, POSITIVE] = 1e-6
     decay: Annotated[float, AT_LEAST_0] = 0.01
+    decay_all: bool | None = None
     clip: Annotated[float, POSITIVE] = 2.0
     generator_lr_factor: Annotated[float, POSITIVE] = 1.0
     matrices: Literal["adam", "muon"] = "adam"
 
     def build(self, net: nn.Module) -> torch.optim.AdamW:
-        """Return the optimizer of a network. Biases, norms, gates and the position table have no weight decay.
+        """Return the optimizer of a network.
+
+        Biases, norms, gates and the position table have no weight decay, unless `decay_all` is set.
 
         Raises:
             BadInput: If FSDP shards the matrices that Muon needs whole.
@@ -64,7 +68,8 @@ class OptimizerSettings:
         groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
         for parameter in net.parameters():
             if parameter.requires_grad:
-                decay = self.decay if parameter.ndim > 1 and parameter not in no_decay else 0.0
+                is_decayed = self.decay_all or (parameter.ndim > 1 and parameter not in no_decay)
+                decay = self.decay if is_decayed else 0.0
                 lr_factor = self.generator_lr_factor if parameter in generator - shared else 1.0
                 groups.setdefault((decay, lr_factor, matrices.get(parameter, 0)), []).append(parameter)
         parameter_groups = [
