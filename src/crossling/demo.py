@@ -17,6 +17,7 @@ import numpy as np
 from crossling import recipes
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
+from crossling.core.locks import output_lock
 from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
 from crossling.data.shards import Shards
@@ -64,18 +65,19 @@ def demo(out: str | os.PathLike[str], seed: int = 0, steps: int = STEPS) -> list
     """
     started, out = time.monotonic(), Path(out)
     check_output_folder(out, holds=["synth"], command="crossling demo")
-    shards = _prepare_shards(out, seed)
-    data = out / "synth" / "data"
-    probe = _retrieval_probe(shards, data)
-    rows: list[ScoreRow] = []
-    for name, recipe in demo_recipes(shards, seed, steps).items():
-        pretrain(recipe, shards, out / name, probe=probe, probe_every=20)
-        rows += evaluate(load(out / name), ["tatoeba", "word-alignment"], data, out / name)
-    scores.add_scores(out / "scores.jsonl", rows)
-    minutes = (time.monotonic() - started) / 60
-    page = _page_text(shards, out, seed, minutes) | showcase_examples(out / WITH, data, SHOWN_PAIR)
-    write_json(out / "showcase.json", page)
-    report([out], out / "report.html")
+    with output_lock(out):
+        shards = _prepare_shards(out, seed)
+        data = out / "synth" / "data"
+        probe = _retrieval_probe(shards, data)
+        rows: list[ScoreRow] = []
+        for name, recipe in demo_recipes(shards, seed, steps).items():
+            pretrain(recipe, shards, out / name, probe=probe, probe_every=20)
+            rows += evaluate(load(out / name), ["tatoeba", "word-alignment"], data, out / name)
+        scores.add_scores(out / "scores.jsonl", rows)
+        minutes = (time.monotonic() - started) / 60
+        page = _page_text(shards, out, seed, minutes) | showcase_examples(out / WITH, data, SHOWN_PAIR)
+        write_json(out / "showcase.json", page)
+        report([out], out / "report.html")
     return rows
 
 

@@ -62,7 +62,8 @@ def pretrain(
         The trained network.
 
     Raises:
-        BadInput: The recipe contradicts itself, the shards, the model or the run in `out`.
+        BadInput: The recipe contradicts itself, the shards, the model or the run in `out`, or another process trains
+            in `out`.
 
     Example:
         >>> crossling.pretrain("xlm_e", "shards", "runs/xlm_e", size="small", set=["trtd=off"])

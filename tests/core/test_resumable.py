@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,6 @@ from crossling.core.resumable import (
     file_state,
     fingerprint,
     is_finished,
-    lock_file,
     read_entry,
     write_finished_folder,
 )
@@ -167,40 +163,3 @@ def test_an_exclusive_output_folder_holds_nothing_else(tmp_path: Path) -> None:
     check_output_folder(tmp_path, holds=["model"], command="crossling x")
     with pytest.raises(BadInput, match=r"thesis\.tex is no output"):
         check_output_folder(tmp_path, holds=["model"], command="crossling x", exclusive=True)
-
-
-# ---- locks -------------------------------------------------------------------------------------------------
-
-
-def test_one_process_holds_a_lock(tmp_path: Path) -> None:
-    with lock_file(tmp_path / "new" / "lock") as mine:
-        assert mine
-        with lock_file(tmp_path / "new" / "lock", wait=False) as second:
-            assert not second
-    with lock_file(tmp_path / "new" / "lock", wait=False) as again:
-        assert again
-
-
-def test_waiting_for_a_lock_can_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waited = []
-    monkeypatch.setattr(time, "sleep", waited.append)
-    monkeypatch.setattr(time, "monotonic", lambda: 10.0 * len(waited))
-    with lock_file(tmp_path / "lock"), lock_file(tmp_path / "lock", timeout=35.0) as mine:
-        assert not mine
-    assert len(waited) == 4
-    with lock_file(tmp_path / "lock", timeout=35.0) as mine:
-        assert mine
-
-
-def hold_and_exit(path: Path) -> None:
-    lock = lock_file(path)
-    lock.__enter__()
-    os._exit(1)
-
-
-def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=hold_and_exit, args=(tmp_path / "lock",))
-    process.start()
-    process.join()
-    with lock_file(tmp_path / "lock", wait=False) as mine:
-        assert mine

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from crossling import cli
 from crossling.core.errors import BadInput, Failed, Interrupted
-from crossling.core.resumable import lock_file
+from crossling.core.locks import lock_file
 from crossling.data.batches import Batches, StepWork
 from crossling.data.shards import Shards
 from crossling.lab import lab as lab_module

@@ -22,6 +22,7 @@ from crossling.cleaning.survey import CorpusSurvey, read_report, run_stages, sum
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
 from crossling.core.jobs import Share
+from crossling.core.locks import output_lock
 from crossling.core.resumable import PARTS_FOLDER
 from crossling.corpora.corpus import Corpora, open_corpora
 
@@ -75,14 +76,15 @@ def check(
         report = read_report(file, "crossling check", "key", "rules")
         if report["key"] == survey.key(survey.current_sources()):
             return report
-    if not run_stages(survey.stages(), workers, share):
-        return None
-    if survey.scanned_sources() != survey.current_sources():
-        raise BadInput(f"{corpora.path}: the corpora changed during the check. Run every share again.")
-    report = _create_report(survey) | {"rules without their package": missing}
-    write_json(file, report)
-    if share is None:
-        shutil.rmtree(out / PARTS_FOLDER)
+    with output_lock(out, share.label if share else ""):
+        if not run_stages(survey.stages(), workers, share):
+            return None
+        if survey.scanned_sources() != survey.current_sources():
+            raise BadInput(f"{corpora.path}: the corpora changed during the check. Run every share again.")
+        report = _create_report(survey) | {"rules without their package": missing}
+        write_json(file, report)
+        if share is None:
+            shutil.rmtree(out / PARTS_FOLDER)
     return report
 
 

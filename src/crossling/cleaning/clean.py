@@ -26,6 +26,7 @@ from crossling.cleaning.survey import CorpusSurvey, Stage, StageJob, read_report
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_folder, link_or_copy, write_json
 from crossling.core.jobs import Share
+from crossling.core.locks import output_lock
 from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, open_corpora
 from crossling.corpora.languages import small_languages
@@ -76,6 +77,11 @@ def clean(
     survey = CorpusSurvey(corpora, rules, True, out)
     if report := _find_finished(survey, out):
         return report
+    with output_lock(out, share.label if share else ""):
+        return _clean(survey, out, workers, share)
+
+
+def _clean(survey: CorpusSurvey, out: Path, workers: int, share: Share | None) -> dict[str, Any] | None:
     select = StageJob("select", partial(_select_parts, survey), _selection_folder(survey))
     write = [StageJob(part.name, partial(_write, survey, part), _cleaned_folder(survey, part)) for part in survey.parts]
     if not run_stages([*survey.stages(), Stage("select", [select]), Stage("write", write)], workers, share):

@@ -11,7 +11,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from crossling.core.errors import Failed, Interrupted
+from crossling.core.locks import output_lock
 
 # A process that exits closes its connections, which the others notice at once. This is the limit for one that hangs.
 # It exceeds the time to compile a network, by which processes may differ.
@@ -106,6 +107,13 @@ def main_process_first() -> Iterator[None]:
     yield
     if dist.is_initialized() and is_main_process():
         dist.barrier(group=_cpu_group)
+
+
+@contextmanager
+def lock_run_output(out: str | os.PathLike[str]) -> Iterator[None]:
+    """Lock an output of the whole run, in its main process. See `output_lock`."""
+    with output_lock(out) if is_main_process() else nullcontext():
+        yield
 
 
 def all_reduce_sum(values: Tensor) -> Tensor:

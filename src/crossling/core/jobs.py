@@ -72,6 +72,11 @@ class Share:
             raise BadInput(f"share={text}: expected I/N with I from 1 to N, such as 3/16.")
         return cls(int(match[1]), int(match[2]))
 
+    @property
+    def label(self) -> str:
+        """Number and count as part of a file name: `3-16`."""
+        return f"{self.number}-{self.of}"
+
     def select(self, jobs: Sequence[Job]) -> list[Job]:
         """Return the jobs of this share.
 

@@ -1,4 +1,4 @@
-"""Output that survives an interruption: fingerprints of inputs, partial output, finished folders and locks.
+"""Output that survives an interruption: fingerprints of inputs, partial output and finished folders.
 
 Two forms of progress cover all commands.
 
@@ -14,8 +14,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -24,17 +22,12 @@ from typing import IO, Any
 
 import xxhash
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, atomic_folder, read_json, write_json
+from crossling.core.locks import LOCK_SUFFIX
 
 PARTIAL_FORMAT = 1  # version of the folder that PartialOutput writes
 ENTRY_FILE = "entry.json"
-POLL_SECONDS = 0.1  # between two attempts to lock a file
 PARTS_FOLDER = ".partial"  # hidden folder in an output folder, for the parts of shared work
 
 
@@ -170,7 +163,7 @@ def write_finished_folder(folder: Path, key: str) -> Iterator[tuple[Path, dict[s
         write_json(temporary / ENTRY_FILE, entry)
 
 
-# ---- output folders and locks --------------------------------------------------------------------------------
+# ---- output folders ------------------------------------------------------------------------------------------
 
 
 def check_output_folder(out: Path, *, holds: Iterable[str], command: str, exclusive: bool = False) -> None:
@@ -190,49 +183,12 @@ def check_output_folder(out: Path, *, holds: Iterable[str], command: str, exclus
     if not out.is_dir():
         raise BadInput(f"{out}: expected a folder, found a file. Give a folder for the output of {command}.")
     patterns = [*holds]
-    names = sorted(path.name for path in out.iterdir())
+    names = sorted(path.name for path in out.iterdir() if not path.name.endswith(LOCK_SUFFIX))
     others = [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)]
     if not exclusive:
         others = [name for name in others if name[0] != "."] if len(others) == len(names) else []
     if others:
         raise BadInput(f"{out}: not empty, and {others[0]} is no output of {command}. Give a new or an empty folder.")
-
-
-@contextmanager
-def lock_file(path: Path, *, wait: bool = True, timeout: float | None = None, remove: bool = False) -> Iterator[bool]:
-    """Yield True while this process alone holds the lock. The lock ends with its process, even if it is killed.
-
-    Args:
-        path: File of the lock. It is created if it is missing.
-        wait: Wait for another holder. Otherwise yield False at once.
-        timeout: Seconds to wait; then yield False. [default: no limit]
-        remove: Remove the file at the end.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        end = time.monotonic() + (timeout or 0.0)
-        while not (is_mine := _try_lock(lock, wait=wait and timeout is None)) and wait and time.monotonic() < end:
-            time.sleep(POLL_SECONDS)
-        if not is_mine:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            if remove:
-                path.unlink(missing_ok=True)
-
-
-def _try_lock(lock: IO[str], *, wait: bool) -> bool:
-    """Lock an open file. Return False if another process holds the lock."""
-    try:
-        if sys.platform == "win32":
-            msvcrt.locking(lock.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except (BlockingIOError, PermissionError):  # PermissionError: on Windows
-        return False
-    return True
 
 
 def _read_object(file: Path) -> dict[str, Any] | None:

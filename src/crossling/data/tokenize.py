@@ -19,7 +19,8 @@ from typing import Any, overload
 
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Job, Share, run_jobs
-from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, check_output_folder, lock_file
+from crossling.core.locks import lock_file, output_lock
+from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, check_output_folder
 from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.data import shard_writer
 from crossling.data.shard_writer import (
@@ -82,14 +83,15 @@ def tokenize(
         The shards, or None if another share is missing.
 
     Raises:
-        BadInput: If a corpus cannot be read, or if `out` has other content.
+        BadInput: If a corpus cannot be read, if `out` has other content, or if another process writes there.
 
     Example:
         >>> shards = xl.tokenize("corpora", "vocab", "shards", workers=8)
     """
     corpora, tokenizer, out = open_corpora(corpora), Vocabulary.load(vocab), Path(out)
-    kept = _check_shards_folder(out, shard_writer.shard_parts(corpora), tokenizer, append)
-    is_complete = write_shards(corpora, tokenizer, out, vocab=Path(vocab), kept=kept, workers=workers, share=share)
+    with output_lock(out, share.label if share else ""):
+        kept = _check_shards_folder(out, shard_writer.shard_parts(corpora), tokenizer, append)
+        is_complete = write_shards(corpora, tokenizer, out, vocab=Path(vocab), kept=kept, workers=workers, share=share)
     return Shards.open(out) if is_complete else None
 
 

@@ -6,10 +6,12 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from crossling.core.errors import Interrupted
-from crossling.core.resumable import file_state
+from crossling.core.locks import output_lock
+from crossling.core.resumable import file_state, fingerprint
 from crossling.evaluate.bucc import evaluate_bucc
 from crossling.evaluate.request import EvaluationRequest, Languages
 from crossling.evaluate.retrieval import evaluate_tatoeba, find_translation_files
@@ -93,20 +95,31 @@ def evaluate_request(model: Encoder | str | os.PathLike[str], request: Evaluatio
             if missing:
                 warnings.warn(f"{each}: no data for {', '.join(missing)}; skipped", stacklevel=3)
     try:
-        if TRANSLATION in request.tasks:
-            return evaluate_translator(
-                name, request.data, request.out, recompute=recompute, languages=languages_of[TRANSLATION]
-            )
-        rows = _evaluate_training_free(model, request, languages_of)
-        for each in request.finetuned:
-            if each in languages_of:
-                rows += evaluate_tuned(
-                    name, request.data, request.out, task=each, recompute=recompute, languages=languages_of[each]
+        with _lock_results(request, name):
+            if TRANSLATION in request.tasks:
+                return evaluate_translator(
+                    name, request.data, request.out, recompute=recompute, languages=languages_of[TRANSLATION]
                 )
+            rows = _evaluate_training_free(model, request, languages_of)
+            for each in request.finetuned:
+                if each in languages_of:
+                    rows += evaluate_tuned(
+                        name, request.data, request.out, task=each, recompute=recompute, languages=languages_of[each]
+                    )
     except KeyboardInterrupt:
         state = f"Finished scores are in {request.out}. Run the same command again to resume."
         raise Interrupted(f"interrupted. {state if request.out else 'Nothing was stored.'}") from None
     return rows
+
+
+@contextmanager
+def _lock_results(request: EvaluationRequest, model: str) -> Iterator[None]:
+    """Lock the results of the model. Others may be evaluated into the same folder, or this one on other tasks."""
+    with ExitStack() as locks:
+        if request.out is not None:
+            for task in request.tasks:
+                locks.enter_context(output_lock(request.out, f"{task}-{fingerprint(model)[:16]}"))
+        yield
 
 
 def _evaluate_training_free(

@@ -29,6 +29,7 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import atomic_folder, write_json
 from crossling.core.folder_kinds import kind_note
 from crossling.core.hub import quiet_transformers
+from crossling.core.locks import output_lock
 from crossling.core.resumable import check_output_folder
 from crossling.export.model_card import render_model_card, summarize_run
 from crossling.model import heads
@@ -126,7 +127,7 @@ def export(
     models, config = build_models(net, as_, truncated), truncated or net.encoder.config
     if precision == "int8":
         _check_finite(models, run)
-    with atomic_folder(out) as folder:
+    with output_lock(out), atomic_folder(out) as folder:
         for name, model in models.items():
             _write_model(folder / name, model, standalone, precision)
             _write_tokenizer(folder / name, vocabulary, config.max_position_embeddings)

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from crossling.core.distributed import is_main_process, main_process_first, process_group
+from crossling.core.distributed import is_main_process, lock_run_output, main_process_first, process_group
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import atomic_folder
 from crossling.core.progress import print_status
@@ -91,7 +91,7 @@ def finetune(
         The rows of scores.jsonl.
 
     Raises:
-        BadInput: An option, a setting, the data or the output folder cannot be used.
+        BadInput: An option, a setting, the data or the output folder cannot be used, or another process writes there.
 
     Example:
         >>> rows = finetune("runs/xlm_e", "xnli", "data", "tuned", seeds=5, lr=2e-5)
@@ -118,7 +118,7 @@ def finetune(
         finetune(model, task, data, out / "teacher", selection=selection, **overrides)
         return TunedModel.load(out / "teacher").predict(examples)  # type: ignore[return-value]  # of sentences
 
-    with process_group():
+    with process_group(), lock_run_output(out):
         torch.manual_seed(0)  # for a pooler that the encoder does not have
         encoder = load(model)
         if plug_in:

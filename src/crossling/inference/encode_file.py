@@ -14,6 +14,7 @@ import numpy as np
 import xxhash
 
 from crossling.core.errors import BadInput
+from crossling.core.locks import output_lock
 from crossling.core.progress import Progress, count_truncations
 from crossling.core.resumable import PartialOutput
 from crossling.corpora.text_files import SkipReason, read_lines
@@ -121,7 +122,8 @@ def encode_file(
 
     encoder, sentences = as_encoder(model), SentenceFile(Path(file))
     dtype = np.float16 if half else np.float32
-    write_vectors(encoder, sentences, path, encoder.resolve_layer(layer), pooling, dtype)
+    with output_lock(path):
+        write_vectors(encoder, sentences, path, encoder.resolve_layer(layer), pooling, dtype)
     return path
 
 

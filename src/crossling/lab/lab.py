@@ -22,8 +22,8 @@ from typing import Any
 
 from crossling.core.errors import BadInput, Failed, Interrupted, suggestion
 from crossling.core.files import write_json
+from crossling.core.locks import OutputInUse, lock_file, output_lock
 from crossling.core.progress import print_status
-from crossling.core.resumable import lock_file
 from crossling.lab.comparison import compare_runs, write_results
 from crossling.lab.lab_plan import LabPlan, read_plan
 from crossling.lab.lab_run import LabRun
@@ -114,16 +114,16 @@ def _check_arguments(plan: LabPlan, only: Sequence[str] | None, minutes: float |
 
 def _work(run: LabRun, check_time: Callable[[], None]) -> list[str]:
     """Finish a run. Return the error message of a run that failed, so that the other runs can follow."""
-    with lock_file(run.folder.with_name(f".{run.name}.lock"), wait=False) as is_free:
-        if not is_free:
-            print_status(f"{run.name}: another process is working on it")
-            return []
-        print_status(run.name)
-        try:
-            run.work(check_time)
-        except (BadInput, Failed) as error:
-            print_status(f"{run.name}: {error}")
-            return [f"{run.name}: {error}"]
+    try:
+        with output_lock(run.folder):
+            print_status(run.name)
+            try:
+                run.work(check_time)
+            except (BadInput, Failed) as error:
+                print_status(f"{run.name}: {error}")
+                return [f"{run.name}: {error}"]
+    except OutputInUse as error:
+        print_status(f"{run.name}: another process is working on it. {error}")
     return []
 
 

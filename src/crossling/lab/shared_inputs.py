@@ -12,7 +12,8 @@ from typing import Any
 
 from crossling.core.errors import BadInput
 from crossling.core.files import check_format, write_json
-from crossling.core.resumable import check_output_folder, lock_file
+from crossling.core.locks import lock_file
+from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
 from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize

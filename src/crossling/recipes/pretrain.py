@@ -11,7 +11,14 @@ from typing import Any
 
 import torch
 
-from crossling.core.distributed import is_main_process, main_process_first, process_group, rank, world_size
+from crossling.core.distributed import (
+    is_main_process,
+    lock_run_output,
+    main_process_first,
+    process_group,
+    rank,
+    world_size,
+)
 from crossling.core.errors import BadInput, Failed
 from crossling.core.progress import format_count, format_duration, print_status
 from crossling.data.example_sampler import pair_counts, text_counts
@@ -63,7 +70,7 @@ def pretrain(
         The trained network.
 
     Raises:
-        BadInput: The recipe contradicts itself, the shards or the run in `out`.
+        BadInput: The recipe contradicts itself, the shards or the run in `out`, or another process trains in `out`.
     """
     started = time.perf_counter() if started is None else started
     out = Path(out)
@@ -85,7 +92,7 @@ def pretrain(
         reduction=recipe.reduction,
         freeze_steps=freeze_steps,
     )
-    with process_group() as device:
+    with process_group() as device, lock_run_output(out):
         workers = _default_workers(device) if workers is None else workers
         return _train(
             recipe,

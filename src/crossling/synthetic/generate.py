@@ -14,6 +14,7 @@ from typing import Any
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import atomic_folder, write_json
+from crossling.core.locks import output_lock
 from crossling.synthetic.corpus_files import MULTI, RESOURCE_EXPONENT, BitextNoise, Resources, SyntheticCorpora
 from crossling.synthetic.documents import documents
 from crossling.synthetic.frames import Frame
@@ -78,7 +79,7 @@ def synth(
     arguments |= {"domain": domain, EXAMPLES: asdict(examples)}
     if _is_finished(out, languages, arguments):
         return out
-    with atomic_folder(out) as folder, _pause_garbage_collection():
+    with output_lock(out), atomic_folder(out) as folder, _pause_garbage_collection():
         world = World(lemmas, seed, DOMAINS[domain])
         family = LanguageFamily(world, create_languages(languages, world, seed), seed)
         resources = Resources.plan(family.codes, sentences)

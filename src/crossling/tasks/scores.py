@@ -13,6 +13,7 @@ from typing import Any
 
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, check_format
+from crossling.core.locks import lock_file
 from crossling.core.resumable import check_output_folder
 
 ScoreRow = dict[str, Any]
@@ -97,11 +98,12 @@ def check_scores_folder(folder: Path) -> None:
 
 def add_scores(path: Path, rows: Iterable[ScoreRow]) -> None:
     """Add rows to a scores.jsonl atomically. A row replaces an older one of the same measurement."""
-    kept = deduplicate_scores([*(read_scores(path) if path.exists() else []), *rows])
-    rows = ({"version": SCORES_FORMAT, **row} for row in kept)
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
-    with atomic_file(path) as temporary:
-        temporary.write_text("".join(lines), encoding="utf-8")
+    with lock_file(path.with_name(f".{path.name}.lock"), remove=True):  # several models may be scored at a time
+        kept = deduplicate_scores([*(read_scores(path) if path.exists() else []), *rows])
+        rows = ({"version": SCORES_FORMAT, **row} for row in kept)
+        lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
+        with atomic_file(path) as temporary:
+            temporary.write_text("".join(lines), encoding="utf-8")
 
 
 def deduplicate_scores(rows: Iterable[ScoreRow]) -> list[ScoreRow]:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from crossling.core.hardware import library_versions
-from crossling.core.resumable import fingerprint, lock_file
+from crossling.core.locks import lock_file
+from crossling.core.resumable import fingerprint
 
 WAIT_SECONDS = 300.0  # then a process compiles beside the holder of the lock
 LIBRARIES = ("crossling", "torch", "triton")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from crossling.core.errors import BadInput, suggestion
+from crossling.core.locks import output_lock
 from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.vocabulary import reuse_vocabulary, text_normalization, vocap
 from crossling.vocabulary.unigram import (
@@ -63,7 +64,8 @@ def vocab(
         The vocabulary.
 
     Raises:
-        BadInput: If the options contradict each other, `out` holds anything else, or the text yields no such size.
+        BadInput: If the options contradict each other, `out` holds anything else or is written by another process, or
+            the text yields no such size.
 
     Example:
         >>> vocabulary = vocab("corpora", "vocab", size=32_000)
@@ -80,32 +82,33 @@ def vocab(
         **{"characters": characters, "from": str(from_) if from_ else None, "extend": extend, "trim": trim},
     }
     _check_earlier(out, settings)
-    entries = size or 0  # never 0 where it is used
-    base = reuse_vocabulary.load_vocabulary(from_) if from_ is not None else None
-    statistics = collect_statistics(corpora)
-    allocation = None
-    if base is not None and not extend:
-        vocabulary = reuse_vocabulary.trim(base, corpora, size) if trim else base
-    elif base is None and allocate != "vocap":
-        options = {"characters": characters, "seed": seed, "threads": workers}
-        vocabulary = Vocabulary.train(corpora, entries, alpha=alpha, statistics=statistics, **options)
-    else:
-        sample = sample_lines(corpora, statistics.characters, alpha=alpha, budget=characters, seed=seed)
-        clusters = statistics.unnormalized_clusters
-        if base is not None:
-            lines = join_languages(sample)
-            vocabulary = reuse_vocabulary.extend(base, lines, entries, threads=workers, clusters=clusters)
+    with output_lock(out):
+        entries = size or 0  # never 0 where it is used
+        base = reuse_vocabulary.load_vocabulary(from_) if from_ is not None else None
+        statistics = collect_statistics(corpora)
+        allocation = None
+        if base is not None and not extend:
+            vocabulary = reuse_vocabulary.trim(base, corpora, size) if trim else base
+        elif base is None and allocate != "vocap":
+            options = {"characters": characters, "seed": seed, "threads": workers}
+            vocabulary = Vocabulary.train(corpora, entries, alpha=alpha, statistics=statistics, **options)
         else:
-            cache, proportions = out.parent / CACHE, statistics.proportions(alpha)
-            allocation = vocap.allocate_capacity(
-                sample, proportions, entries - len(SPECIAL), cache=cache, beta=beta, workers=workers
-            )
-            vocabulary = Vocabulary.from_scores(allocation.scores, text_normalization.build_charsmap(clusters))
-    languages = describe_languages(vocabulary, statistics.excerpts)
-    if allocation is not None:
-        for language, number in allocation.sizes.items():
-            languages[language] |= {"allocated": number, "alp": allocation.alp[language]}
-    vocabulary.save(out, {"size": vocabulary.size, "settings": settings, "languages": languages})
+            sample = sample_lines(corpora, statistics.characters, alpha=alpha, budget=characters, seed=seed)
+            clusters = statistics.unnormalized_clusters
+            if base is not None:
+                lines = join_languages(sample)
+                vocabulary = reuse_vocabulary.extend(base, lines, entries, threads=workers, clusters=clusters)
+            else:
+                cache, proportions = out.parent / CACHE, statistics.proportions(alpha)
+                allocation = vocap.allocate_capacity(
+                    sample, proportions, entries - len(SPECIAL), cache=cache, beta=beta, workers=workers
+                )
+                vocabulary = Vocabulary.from_scores(allocation.scores, text_normalization.build_charsmap(clusters))
+        languages = describe_languages(vocabulary, statistics.excerpts)
+        if allocation is not None:
+            for language, number in allocation.sizes.items():
+                languages[language] |= {"allocated": number, "alp": allocation.alp[language]}
+        vocabulary.save(out, {"size": vocabulary.size, "settings": settings, "languages": languages})
     return vocabulary
 
 

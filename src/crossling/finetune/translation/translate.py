@@ -11,6 +11,7 @@ from pathlib import Path
 import xxhash
 
 from crossling.core.errors import BadInput
+from crossling.core.locks import output_lock
 from crossling.core.progress import Progress
 from crossling.core.resumable import PartialOutput
 from crossling.corpora.text_files import clean_line, count_lines
@@ -60,7 +61,8 @@ def translate(
             raise BadInput(f"out={out}: only a file is translated into a file. Use the path of one, or omit out.")
         lines: Iterable[str] = text
     elif out is not None:
-        return _translate_file(model, Path(text), Path(out), to=language, beam=beam, length_penalty=length_penalty)
+        with output_lock(out):
+            return _translate_file(model, Path(text), Path(out), to=language, beam=beam, length_penalty=length_penalty)
     else:
         lines = read_source_lines(Path(text))
     return [line for _, line in stream(model, lines, language, beam=beam, length_penalty=length_penalty)]

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from crossling.core.distributed import all_reduce_sum, is_main_process, process_group
+from crossling.core.distributed import all_reduce_sum, is_main_process, lock_run_output, process_group
 from crossling.core.errors import BadInput
 from crossling.finetune.finetune_settings import TRANSLATION_ALIASES, TranslationSettings, format_overrides, override
 from crossling.finetune.supervised_training import (
@@ -69,7 +69,7 @@ def train_translators(
     check_sacrebleu(target_languages(parsed))
     assignments = format_overrides(overrides)
     settings = override(TranslationSettings(), assignments, "translation settings", TRANSLATION_ALIASES)
-    with process_group():
+    with process_group(), lock_run_output(out):
         text = read_parallel_text(data, parsed)
         if settings.patience is not None and not text.dev:
             raise BadInput(f"{data}: patience={settings.patience} needs a dev set. Add dev.LL, or omit patience.")
