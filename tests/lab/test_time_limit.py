@@ -9,7 +9,7 @@ import pytest
 
 from crossling.core.errors import Interrupted
 from crossling.lab.lab import time_limit
-from crossling.train.trainer import stop_signals
+from crossling.train.stop_signals import stop_signals
 
 MOMENT = 1e-3  # minutes
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +30,7 @@ from crossling.train.parallel import ParallelNetwork, autocast
 from crossling.train.resampling import Resampling
 from crossling.train.run_folder import RunFolder
 from crossling.train.step import Schedule, TrainStep, move_to_device
+from crossling.train.stop_signals import ignore_signals, stop_signals
 
 Probe = Callable[[Network], dict[str, float]]  # evaluates the network in training
 
@@ -368,33 +367,3 @@ def sum_over_processes(work: StepWork, stop_requested: bool) -> tuple[dict[str, 
     local = torch.tensor([*work.counts.values(), work.tokens, stop_requested])
     *counts, tokens, stops = all_reduce_sum(local).tolist()
     return dict(zip(work.counts, counts, strict=True)), tokens, stops > 0
-
-
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """Set an event on SIGINT and SIGTERM, so that the present step is finished and saved. A second Ctrl-C kills."""
-    stop = threading.Event()
-
-    def handle(kind: int, _: object) -> None:
-        if stop.is_set() and kind == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    earlier = {kind: signal.signal(kind, handle) for kind in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for kind, handler in earlier.items():
-            signal.signal(kind, handler)
-
-
-def ignore_signals(_: int) -> None:
-    """Ignore signals in a loader worker, which must live until the present step is saved.
-
-    Ctrl-C reaches every process of a terminal, and SIGTERM every process of a job. Workers end with their parent.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
