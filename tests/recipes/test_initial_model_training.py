@@ -28,12 +28,7 @@ from .conftest import Folder
 from .toy_models import assert_same_weights, build_model, initialized_network, save_model, small_recipe
 
 # Only cross-attention is trained in three of six steps.
-FROZEN = ("steps=6", "freeze_steps=3", "checkpoint_every=1", "log_every=1", "lr=0.01")
-
-
-@pytest.fixture(autouse=True)
-def _all_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "KEEP", 100)
+FROZEN = ("steps=6", "freeze_steps=3", "checkpoint_every=1", "log_every=1", "lr=0.01", "keep_last=100")
 
 
 def weights(run: Path, step: int) -> dict[str, Tensor]:

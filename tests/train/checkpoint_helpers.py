@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from crossling.train.checkpoint import Checkpoints
+from crossling.train.checkpoint import Checkpoints, Retention
 from crossling.train.optimizer import OptimizerSettings
 
 
@@ -68,7 +68,7 @@ def different(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
 def saved(folder: Path, *steps: int, net: tuple[Tied, torch.optim.AdamW] | None = None, keep: int = 9) -> Checkpoints:
     """Save a checkpoint for each of the steps, with one training step between them."""
     net = net or trained(seed=0, steps=1)
-    checkpoints = Checkpoints(folder, keep)
+    checkpoints = Checkpoints(folder, Retention(keep))
     for step in steps:
         checkpoints.save(step, *net, {"tokens": 10 * step})
         train(*net)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from crossling.core.errors import BadInput
 from crossling.train import checkpoint
 from crossling.train import checkpoint_storage as stored
-from crossling.train.checkpoint import Checkpoints
+from crossling.train.checkpoint import Checkpoints, Retention
 
 from .checkpoint_helpers import Tied, different, everything, full, names, saved, train, trained
 
@@ -178,7 +178,7 @@ def test_the_best_is_kept_until_there_is_a_better_one(
     net = trained(seed=0, steps=1)
     for step, score in enumerate(scores, start=1):
         checkpoints = Checkpoints(tmp_path)  # as after a stop
-        checkpoints.save(step, *net, {}, None if score is None else {"mean": score})
+        checkpoints.save(step, *net, {}, None if score is None else {"probe/mean": score})
         checkpoints.wait()
     assert [int(path.name) for path in checkpoint.list_checkpoints(tmp_path)] == kept
     assert checkpoints.load(*net) == {"step": 5}  # without the scores
@@ -186,13 +186,35 @@ def test_the_best_is_kept_until_there_is_a_better_one(
 
 def test_the_best_of_each_name_is_kept(tmp_path: Path) -> None:
     net = trained(seed=0, steps=1)
-    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints = Checkpoints(tmp_path, Retention(last=1))
     for step, (de, fr) in enumerate([(0.5, 0.1), (0.2, 0.3), (0.1, 0.3), (0.2, 0.2)], start=1):
-        checkpoints.save(step, *net, {}, {"de": de, "fr": fr})
+        checkpoints.save(step, *net, {}, {"probe/de": de, "probe/fr": fr})
         checkpoints.wait()
     assert [int(path.name) for path in checkpoint.list_checkpoints(tmp_path)] == [1, 2, 4]
     found = checkpoint.best_checkpoints(checkpoint.list_checkpoints(tmp_path))
-    assert {name: int(path.name) for name, path in found.items()} == {"de": 1, "fr": 2}
+    assert {name: int(path.name) for name, path in found.items()} == {"probe/de": 1, "probe/fr": 2}
+
+
+@pytest.mark.parametrize(
+    ("metric", "best"),
+    [("loss", 2), ("mlm", 2), ("probe/loss/de/mlm", 2), ("mlm_accuracy", 3), ("probe/retrieval", 3)],
+)
+def test_the_best_loss_is_the_lowest_and_the_best_accuracy_the_highest(metric: str, best: int, tmp_path: Path) -> None:
+    net, checkpoints = trained(seed=0, steps=1), Checkpoints(tmp_path)
+    for step, value in enumerate([0.3, 0.1, 0.5, 0.2], start=1):
+        checkpoints.save(step, *net, {}, {metric: value})
+        checkpoints.wait()
+    assert int(checkpoint.best_checkpoints(checkpoint.list_checkpoints(tmp_path))[metric].name) == best
+
+
+def test_every_nth_checkpoint_is_kept_forever(tmp_path: Path) -> None:
+    net = trained(seed=0, steps=1)
+    for step in range(1, 10):
+        checkpoints = Checkpoints(tmp_path, Retention(last=1, every=3))  # as after a stop
+        checkpoints.save(step, *net, {"is_scheduled": step != 3})  # that of a signal is not
+        checkpoints.wait()
+        assert checkpoint.list_checkpoints(tmp_path)[-1].name == f"{step:07d}"
+    assert [int(path.name) for path in checkpoint.list_checkpoints(tmp_path)] == [6, 9]
 
 
 def test_steps_are_ordered_as_numbers(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from crossling.core.errors import BadInput
 from crossling.train import checkpoint
 from crossling.train import checkpoint_storage as stored
-from crossling.train.checkpoint import Checkpoints
+from crossling.train.checkpoint import Checkpoints, Retention
 from crossling.train.optimizer import OptimizerSettings
 
 RANKS = 3  # no size below is a multiple of it
@@ -164,7 +164,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     net, optimizer = network("alone", seed=1, steps=3)
     save_file(everything(net, optimizer), folder / "alone-saved")
     for place, steps in {"alone": [5], "damage": [2, 3, 4], "none": [1]}.items():
-        checkpoints = Checkpoints(folder / place, keep=9)
+        checkpoints = Checkpoints(folder / place, Retention(9))
         for step in steps:
             checkpoints.save(step, net, optimizer, {"tokens": 7 * step})
         checkpoints.wait()

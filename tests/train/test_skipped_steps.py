@@ -16,7 +16,7 @@ from crossling.data.shards import Shards
 from crossling.objectives import MRTD, Network
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
-from crossling.train import checkpoint, health
+from crossling.train import health
 
 from .run_helpers import TIMES, before_step, rows, saved, tensors
 
@@ -72,9 +72,8 @@ def test_no_checkpoint_is_saved_while_steps_are_skipped(
     full_recipe: Recipe, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The weights may be damaged."""
-    monkeypatch.setattr(checkpoint, "KEEP", 100)
     poison(monkeypatch, math.nan, 3, 4, 6)
-    pretrain(full_recipe.replace(checkpoint_every=1), shards, tmp_path / "run")
+    pretrain(full_recipe.replace(checkpoint_every=1, keep_last=100), shards, tmp_path / "run")
     assert saved(tmp_path / "run") == [1, 2, 5, 7]
 
 

@@ -168,7 +168,7 @@ def fit_model(
     recipe: Mapping[str, Any],
     probe: Callable[[], dict[str, float]] | None = None,
     selection_metrics: Sequence[str] = (),
-    keep: int | None = None,
+    keep: int = 2,
     patience: int | None = None,
 ) -> int:
     """Train a model in the run folder `work`, or resume it, and return the number of steps trained.
@@ -213,7 +213,7 @@ def fit_model(
         cost=cost,
         probe=None if probe is None else lambda _: probe(),
         selection_metrics=[f"{PROBE}{name}" for name in selection_metrics],
-        keep=keep,
+        retention=checkpoint.Retention(keep),
         patience=patience,
     )
     trainer.fit()

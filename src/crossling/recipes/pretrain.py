@@ -32,6 +32,7 @@ from crossling.recipes.network import build_network, flops_per_token, make_batch
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_warnings import run_warnings
 from crossling.recipes.sampling_preview import preview_pairs, preview_text
+from crossling.train.checkpoint import Retention
 from crossling.train.health import DiscriminatorGuard
 from crossling.train.meters import TrainingCost, describe_machine
 from crossling.train.resampling import Resampling
@@ -78,6 +79,8 @@ def pretrain(
     recipe.check()
     # Cross-attention that the model already has was trained before and needs no frozen phase.
     freeze_steps = recipe.freeze_steps if source and CROSS_ATTENTION in source.new else 0
+    if probe is None and (recipe.keep_best or "").startswith("probe/"):
+        raise BadInput(f"recipe {recipe.name}: keep_best is {recipe.keep_best}, but nothing is probed. Give a probe.")
     if freeze_steps >= recipe.steps:
         raise BadInput(
             f"recipe {recipe.name}: freeze_steps is {freeze_steps} and steps only {recipe.steps}, so only"
@@ -164,6 +167,7 @@ def _train(
             parallel=recipe.parallel,
             resampling=resampling,
             started=started,
+            retention=Retention(recipe.keep_last, recipe.keep_every, recipe.keep_best),
         )
         trainer.fit()
     except torch.OutOfMemoryError:

@@ -49,6 +49,8 @@ _CONVENTIONAL_NAMES = {
     "xlco.queue": "queue_size queue_length",
     "xlco.temperature": "temperature tau",
     "sampling.text_alpha": "alpha sampling_alpha smoothing",
+    "keep_last": "save_total_limit keep_last_epochs keep_interval_updates",
+    "keep_best": "metric_for_best_model best_checkpoint_metric",
     _BATCH: "tokens_per_batch",
     _PRECISION: "fp16 bf16 fp8 mixed_precision dtype amp",
     _DEVICE: "device gpu gpus n_gpu use_cpu",
@@ -92,6 +94,10 @@ class Recipe:
         freeze_steps: Steps in which only new cross-attention is trained, if the run is initialized from a model.
         seed: Seed of weights, sampling, masking and dropout.
         checkpoint_every: Steps between two checkpoints.
+        keep_last: Number of latest checkpoints to keep, beside the best ones.
+        keep_every: Also save and keep the checkpoint of each step that is a multiple of this number.
+        keep_best: Also keep the checkpoint with the best value of this metric: `loss`, a loss term, its accuracy
+            (`mlm_accuracy`) or a probe (`probe/retrieval/sw`). Lower is better for losses, higher for all others.
         log_every: Steps between two rows of metrics.
         micro_tokens: Tokens of a micro-batch. It bounds memory and, without dropout, changes no result.
         gradient_checkpointing: Recompute most activations in the backward pass: less memory, more time.
@@ -126,6 +132,9 @@ class Recipe:
     freeze_steps: Annotated[int, AT_LEAST_0] = 0
     seed: Annotated[int, SEED] = 0
     checkpoint_every: Annotated[int, AT_LEAST_1] = 1000
+    keep_last: Annotated[int, AT_LEAST_1] = 2
+    keep_every: Annotated[int | None, AT_LEAST_1] = None
+    keep_best: str | None = None
     log_every: Annotated[int, AT_LEAST_1] = 50
     micro_tokens: Annotated[int, AT_LEAST_1] = 65_536
     gradient_checkpointing: bool = False
@@ -333,6 +342,11 @@ class Recipe:
             yield f"dro.times is {self.dro.times} and steps only {self.steps}. Set a lower dro.times."
         if self.precision == "fp8":
             yield from self._fp8_problems()
+        terms = [term for objective in self.objectives.values() for term in objective.loss_weights]
+        metrics = ["loss", *terms, *(f"{term}_accuracy" for term in terms)]
+        if self.keep_best and self.keep_best not in metrics and not self.keep_best.startswith("probe/"):
+            hint = suggestion(self.keep_best, metrics)
+            yield f"keep_best is {self.keep_best}, not a metric of this run{hint}. Set one of them, or a probe/ metric."
         if self.model.width % self.model.heads:
             yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."
 

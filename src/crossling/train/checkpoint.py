@@ -1,8 +1,8 @@
 """Checkpoints: everything that a run needs to resume exactly. Weights, optimizer state and the step, without pickle.
 
 checkpoints/STEP/ contains the tensors (checkpoint_storage.py), state.json, and manifest.json with the size and checksum
-of each file. It is written in the background, under a hidden name until it is complete. The latest ones and the best
-ones are kept. A checkpoint that was not scheduled, because of a signal or a delay, is removed when the next one is
+of each file. It is written in the background, under a hidden name until it is complete. `Retention` decides which ones
+are kept. A checkpoint that was not scheduled, because of a signal or a delay, is removed when the next one is
 saved. So the checkpoints at the end do not depend on where a run was stopped.
 """
 
@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,9 +28,9 @@ from crossling.core.errors import BadInput
 from crossling.core.files import atomic_folder, check_format, read_json, write_json
 from crossling.core.resumable import file_fingerprint
 from crossling.train import checkpoint_storage
+from crossling.train.run_folder import CHECKPOINTS
 
 FORMAT = 2  # of state.json
-KEEP = 2
 MANIFEST, STATE = "manifest.json", "state.json"
 WRITE_TIMEOUT = timedelta(minutes=10)  # between the fastest and the slowest process
 HIDDEN = ".[0-9][0-9][0-9][0-9][0-9][0-9][0-9]*.*"  # incomplete, or about to be removed
@@ -37,11 +38,41 @@ HIDDEN = ".[0-9][0-9][0-9][0-9][0-9][0-9][0-9]*.*"  # incomplete, or about to be
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Retention:
+    """Scheduled checkpoints that a run keeps, beside the newest checkpoint and the best by each stored score.
+
+    Args:
+        last: Number of latest checkpoints.
+        every: Keep each checkpoint whose step is a multiple of this number.
+        best: Metric whose value is stored as a score.
+    """
+
+    last: int = 2
+    every: int | None = None
+    best: str | None = None
+
+    def select(self, checkpoints: Sequence[Path]) -> set[Path]:
+        """Return the checkpoints to keep, of all in the order of their steps."""
+        scheduled = scheduled_checkpoints(checkpoints)
+        multiples = [path for path in scheduled if self.is_kept_forever(int(path.name))]
+        return {*checkpoints[-1:], *scheduled[-self.last :], *multiples, *best_checkpoints(checkpoints).values()}
+
+    def is_kept_forever(self, step: int) -> bool:
+        """Return True if the step is a multiple of `every`."""
+        return self.every is not None and step % self.every == 0
+
+
+def is_lower_better(metric: str) -> bool:
+    """Return True for a loss: a probe metric with `loss` in its name, or any other metric that is no accuracy."""
+    return "loss" in metric if metric.startswith("probe/") else not metric.endswith("_accuracy")
+
+
 class Checkpoints:
     """Checkpoints of a run. Every process of the run must call every method."""
 
-    def __init__(self, folder: Path, keep: int | None = None) -> None:
-        self.folder, self.keep = Path(folder), KEEP if keep is None else keep
+    def __init__(self, folder: Path, retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
+        self.folder, self.retention = Path(folder), retention
         is_distributed = dist.is_initialized() and dist.get_world_size() > 1
         # A group of its own: collectives of the background thread must not mix with those of training.
         self.group = dist.new_group(backend="gloo", timeout=WRITE_TIMEOUT) if is_distributed else None
@@ -67,7 +98,7 @@ class Checkpoints:
             net: Network.
             optimizer: Optimizer of the network.
             state: JSON state of the run. That of the main process is stored.
-            scores: Scores by name. The checkpoint with the highest score of each name is kept.
+            scores: Scores by name. The checkpoint with the best score of each name is kept, see `is_lower_better`.
         """
         self.wait()
         stored = {"format": FORMAT, "step": step, "scores": dict(scores or {}), **copy.deepcopy(state)}
@@ -95,7 +126,7 @@ class Checkpoints:
         if latest is None:
             return None
         checkpoint_storage.load_tensors(latest, net, optimizer, self.group)
-        state = _read_state(latest)
+        state = read_state(latest)
         for key in ("format", "scores"):
             state.pop(key, None)
         return state
@@ -157,9 +188,8 @@ class Checkpoints:
         return next(filter(None, self._all_gather(_find_damage(folder, self.rank, self.world_size))), None)
 
     def _remove_old(self, step: int) -> None:
-        """Keep this checkpoint, the latest scheduled ones and the best ones. Later ones were skipped as damaged."""
-        past = [path for path in list_checkpoints(self.folder) if int(path.name) <= step]
-        kept = {past[-1], *scheduled_checkpoints(past)[-self.keep :], *best_checkpoints(past).values()}
+        """Remove checkpoints that are not retained, and later ones, which were skipped as damaged."""
+        kept = self.retention.select([path for path in list_checkpoints(self.folder) if int(path.name) <= step])
         for path in list_checkpoints(self.folder):
             if path not in kept:
                 # Hidden first: a half-removed checkpoint must not be taken for a valid one.
@@ -174,25 +204,34 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def scheduled_checkpoints(checkpoints: Sequence[Path]) -> list[Path]:
     """Return the checkpoints that were scheduled, which do not depend on where the run was stopped."""
-    return [path for path in checkpoints if _read_state(path).get("is_scheduled", True)]
+    return [path for path in checkpoints if read_state(path).get("is_scheduled", True)]
 
 
 def best_checkpoints(checkpoints: Sequence[Path]) -> dict[str, Path]:
-    """Return the first checkpoint with the highest score, by the name of the score."""
+    """Return the first checkpoint with the best score, by the name of the score."""
     best: dict[str, tuple[float, Path]] = {}
     for path in checkpoints:
-        for name, score in _read_state(path).get("scores", {}).items():
-            if math.isfinite(score) and (name not in best or score > best[name][0]):
-                best[name] = score, path
+        for name, score in read_state(path).get("scores", {}).items():
+            gain = -score if is_lower_better(name) else score
+            if math.isfinite(gain) and (name not in best or gain > best[name][0]):
+                best[name] = gain, path
     return {name: path for name, (_, path) in sorted(best.items())}
 
 
 def latest_valid_checkpoint(run: Path) -> Path:
     """Return the latest valid checkpoint of a run. Damaged ones are skipped with a warning."""
-    latest = _latest_valid(list_checkpoints(run / "checkpoints"), _find_damage, warn=True)
+    latest = _latest_valid(list_checkpoints(run / CHECKPOINTS), _find_damage, warn=True)
     if latest is None:
         raise BadInput(f"{run}: this run has no checkpoint yet. Run crossling pretrain first.")
     return latest
+
+
+def check_checkpoint(folder: Path) -> None:
+    """Raise BadInput if a checkpoint is damaged, or of another version."""
+    damage = _find_damage(folder)
+    if damage is not None:
+        raise BadInput(f"{folder}: not valid ({damage}). Give another checkpoint.")
+    check_format(folder, read_state(folder).get("format", 1), FORMAT, "Train again with crossling pretrain.")
 
 
 def load_weights(folder: Path, net: nn.Module) -> None:
@@ -204,7 +243,7 @@ def _latest_valid(checkpoints: Sequence[Path], find_damage: Callable[[Path], str
     for folder in reversed(checkpoints):
         damage = find_damage(folder)
         if damage is None:
-            check_format(folder, _read_state(folder).get("format", 1), FORMAT, "Train again with crossling pretrain.")
+            check_format(folder, read_state(folder).get("format", 1), FORMAT, "Train again with crossling pretrain.")
             return folder
         if folder == checkpoints[0]:
             raise BadInput(
@@ -241,7 +280,7 @@ def _describe_file(file: Path) -> dict[str, Any]:
     return {"bytes": file.stat().st_size, "xxh3": file_fingerprint(file)}
 
 
-def _read_state(folder: Path) -> dict[str, Any]:
+def read_state(folder: Path) -> dict[str, Any]:
     """Return the state of a checkpoint. Empty if it is damaged."""
     try:
         state = read_json(folder / STATE)

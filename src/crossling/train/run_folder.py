@@ -16,8 +16,10 @@ from crossling.core.files import atomic_file, check_format, read_json, write_jso
 from crossling.core.resumable import check_output_folder
 
 FORMAT = 2  # of recipe.json
+CHECKPOINTS = "checkpoints"
 # Settings that depend on the machine and change no result, apart from rounding and the dropout masks.
 CHANGEABLE_SETTINGS = {"checkpoint_every", "log_every", "micro_tokens", "parallel"}
+CHANGEABLE_SETTINGS |= {"keep_last", "keep_every", "keep_best"}
 CHANGEABLE_SETTINGS |= {"gradient_checkpointing", "cuda_graphs"}
 ADDED_SETTINGS = {"precision": "bf16"}  # values in runs that were started before these settings existed
 
@@ -58,7 +60,7 @@ class RunFolder:
         """
         self.path = Path(path)
         self.metrics = self.path / "metrics.jsonl"
-        self.checkpoints = self.path / "checkpoints"
+        self.checkpoints = self.path / CHECKPOINTS
         self._first_step = 0  # of this process
         file = self.path / "recipe.json"
         description: dict[str, Any] = {"format": FORMAT, "recipe": recipe, "shards": shards, "init": None, "data": data}

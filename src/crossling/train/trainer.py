@@ -15,13 +15,13 @@ import torch
 from torch.utils.data import DataLoader
 
 from crossling.core.distributed import all_reduce_sum, is_main_process
-from crossling.core.errors import Interrupted
+from crossling.core.errors import BadInput, Interrupted, suggestion
 from crossling.core.progress import Progress
 from crossling.data.batches import StepDataset, StepWork
 from crossling.data.packing import Batch
 from crossling.objectives.objective import Objective
 from crossling.objectives.training_network import Network
-from crossling.train.checkpoint import Checkpoints, list_checkpoints
+from crossling.train.checkpoint import Checkpoints, Retention, list_checkpoints
 from crossling.train.choices import Parallel
 from crossling.train.health import CollapseMonitor, DiscriminatorGuard, most_frequent_token_share
 from crossling.train.meters import EtaMeter, MetricsAccumulator, RareEvent, TrainingCost, print_first_step
@@ -59,7 +59,7 @@ class Trainer:
         unfrozen: Parameters that are trained in the first `schedule.freeze_steps`.
         parallel: Replicate or shard the network over several processes.
         selection_metrics: Metrics that select the best checkpoints. A checkpoint is saved where one is measured.
-        keep: Number of scheduled checkpoints to keep besides the best ones.
+        retention: Checkpoints to keep.
         patience: Probes in a row without a better first selection metric that end the run.
         resampling: Changes the sampling probabilities of bitext during the run.
         started: `time.perf_counter()` at the start of the command, to report the time to its first step.
@@ -80,14 +80,14 @@ class Trainer:
     unfrozen: Sequence[str] = ()
     parallel: Parallel = "auto"
     selection_metrics: Sequence[str] = SELECTION_METRICS
-    keep: int | None = None
+    retention: Retention = Retention()  # noqa: RUF009 - frozen
     patience: int | None = None
     resampling: Resampling | None = None
     started: float | None = None
 
     def __post_init__(self) -> None:
         net, schedule, optimizer = self.net.to(self.device), self.schedule, self.optimizer
-        self.checkpoints = Checkpoints(self.run.checkpoints, self.keep)
+        self.checkpoints = Checkpoints(self.run.checkpoints, self.retention)
         if not self.run.has_checkpoint:
             self._prepare_objectives()  # before sharding
         self.network = ParallelNetwork(net, self.device, self.parallel)
@@ -131,10 +131,10 @@ class Trainer:
             for work, waited in self._load_work():
                 counts, tokens, stop_requested = sum_over_processes(work, stop.is_set())
                 self._train(work, counts, tokens, waited)
-                scores = self._log_if_due()
+                row = self._log_if_due()
                 self._resample_if_due()
                 progress.update(self.step, self.status, self.eta.seconds_left(self.step))
-                self._save_if_due(scores, stop_requested)
+                self._save_if_due(row, stop_requested)
                 if self._is_finished:
                     break
                 if stop_requested:
@@ -221,17 +221,18 @@ class Trainer:
 
     # Metrics
 
-    def _log_if_due(self) -> dict[str, float]:
-        """Log a row of metrics if one is due. Return its selection metrics."""
+    def _log_if_due(self) -> dict[str, Any]:
+        """Log a row of metrics and return it, if one is due or if it scores a checkpoint."""
         is_last = self.step == self.schedule.steps
-        if not (self.step % self.schedule.log_every == 0 or is_last or self._is_probe_due):
+        is_scored = self.retention.best is not None and self._is_checkpoint_due
+        if not (self.step % self.schedule.log_every == 0 or is_last or self._is_probe_due or is_scored):
             return {}
         row = self._log()
         self.metrics, self.status = MetricsAccumulator(), self._describe(row)
         for name in self.selection_metrics[:1]:
             if row.get(name, float("-inf")) > self.best_score:
                 self.best_score, self.best_step = row[name], self.step
-        return {name: row[name] for name in self.selection_metrics if name in row}
+        return row
 
     def _log(self) -> dict[str, Any]:
         """Write one row: means of the metrics of `loss` and `StepResult` since the last row, and run metrics."""
@@ -284,7 +285,11 @@ class Trainer:
     def _run_probe(self) -> dict[str, float]:
         assert self.probe is not None
         with self.eta.timed("probe"):
-            return {f"probe/{name}": value for name, value in self.network.evaluate(self.probe).items()}
+            values = {f"probe/{name}": value for name, value in self.network.evaluate(self.probe).items()}
+        best = self.retention.best or ""
+        if best.startswith("probe/") and best not in values:
+            raise BadInput(f"keep_best={best}: no probe measures it{suggestion(best, values)}. Change it.")
+        return values
 
     def _resample_if_due(self) -> None:
         if self.resampling is None or self.step not in self.resampling.due_steps:
@@ -317,9 +322,18 @@ class Trainer:
         [name] = [name for name, objective in self.objectives.items() if term in objective.loss_weights]
         return most_frequent_token_share(itertools.chain.from_iterable(self._extra_batches(name)))
 
-    def _save_if_due(self, scores: Mapping[str, float], stop_requested: bool) -> None:
-        """Save a checkpoint if one is due or pending, unless the network is suspect. Always save the last one."""
-        is_due = self.step % self.schedule.checkpoint_every == 0 or bool(scores)
+    @property
+    def _is_checkpoint_due(self) -> bool:
+        return self.step % self.schedule.checkpoint_every == 0 or self.retention.is_kept_forever(self.step)
+
+    def _save_if_due(self, row: Mapping[str, Any], stop_requested: bool) -> None:
+        """Save a checkpoint if one is due or pending, unless the network is suspect. Always save the last one.
+
+        A checkpoint is due where a probe measured a metric that selects checkpoints. Its scores are from `row`.
+        """
+        best = self.retention.best
+        scores = {name: row[name] for name in (*self.selection_metrics, best) if name in row}
+        is_due = self._is_checkpoint_due or any(name.startswith("probe/") for name in scores)
         self.has_pending_checkpoint = self.has_pending_checkpoint or is_due
         if (self.has_pending_checkpoint and not self._is_suspect()) or self._is_finished or stop_requested:
             self._save(scores, is_scheduled=self._is_finished or (is_due and not self._is_suspect()))
@@ -331,6 +345,7 @@ class Trainer:
         state = {
             "is_scheduled": is_scheduled,
             **self.cost.state_dict(),
+            "flops": self.cost.flops,
             **{"discriminator_guard": {}, "resampling": None},  # in a run without them
             **{name: part.state_dict() for name, part in self._stateful_parts.items()},
             "best": [self.best_score, self.best_step] if self.patience is not None else None,
