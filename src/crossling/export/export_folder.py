@@ -41,6 +41,7 @@ from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 from crossling.model.int8 import quantize
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
+from crossling.recipes.run_checkpoints import run_of
 from crossling.vocabulary.vocabulary import Vocabulary
 
 ENTRY = "heads"  # imports all other files and has every class below
@@ -100,7 +101,7 @@ def export(
     without a head. Momentum encoder, queue and projection of the contrastive loss are not exported.
 
     Args:
-        run: Run folder of `pretrain`.
+        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`.
         out: Folder to write. It may contain an earlier export.
         standalone: Add the model code, so that transformers can load the folder without crossling.
         as_: `crossling`, or `xlm-roberta` for a model of its architecture, which transformers knows without
@@ -122,7 +123,7 @@ def export(
     run, out = Path(run), Path(out)
     precision = PRECISION_ALIASES.get(precision, precision)
     _check_options(run, out, standalone, as_, precision)
-    net, vocabulary, summary = load_run(run), Vocabulary.load(run / "vocab"), summarize_run(run)
+    net, vocabulary, summary = load_run(run), Vocabulary.load((run_of(run) or run) / "vocab"), summarize_run(run)
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
     models, config = build_models(net, as_, truncated), truncated or net.encoder.config
     if precision == "int8":
@@ -157,7 +158,7 @@ def _check_options(run: Path, out: Path, standalone: bool, family: str, precisio
         raise BadInput(f"precision int8: transformers cannot load it as {family}. Use half, or export as crossling.")
     if standalone and family != "crossling":
         raise BadInput(f"standalone: transformers has the code of {family}. Omit standalone.")
-    if not (run / "recipe.json").is_file():
+    if run_of(run) is None:
         raise BadInput(
             f"{run}: no recipe.json, so not a run folder{kind_note(run)}. Give a folder that crossling pretrain wrote."
         )

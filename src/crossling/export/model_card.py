@@ -19,6 +19,7 @@ from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import SIZES
 from crossling.recipes import RECIPES, get_recipe
 from crossling.recipes.recipe import OBJECTIVES, Recipe
+from crossling.recipes.run_checkpoints import find_checkpoint, run_of
 from crossling.tasks import scores
 from crossling.train import checkpoint
 
@@ -53,8 +54,8 @@ class RunSummary:
 
 
 def summarize_run(run: Path) -> RunSummary:
-    """Describe a run at its latest complete checkpoint."""
-    files = run / "recipe.json", checkpoint.latest_valid_checkpoint(run) / checkpoint.STATE
+    """Describe a run at its latest complete checkpoint, or at RUN/checkpoints/STEP."""
+    files = (run_of(run) or run) / "recipe.json", find_checkpoint(run) / checkpoint.STATE
     recipe = Recipe.load(files[0])
     size, differences = nearest_recipe(recipe)
     stored, state = (json.loads(file.read_text(encoding="utf-8")) for file in files)

@@ -20,6 +20,7 @@ from crossling.objectives import Network
 from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
+from crossling.recipes.run_checkpoints import run_of
 from crossling.vocabulary.vocabulary import Vocabulary
 
 
@@ -29,8 +30,9 @@ def load(model: str | os.PathLike[str] | None = None, *, device: str | torch.dev
     Reads safetensors only and runs no code that comes with a model. Task heads are dropped.
 
     Args:
-        model: A run folder (its latest checkpoint), an exported or fine-tuned folder, or any Hugging Face encoder by
-            folder or Hub name, or `bundled`. [default: the bundled model]
+        model: A run folder (its latest checkpoint), one of its checkpoints (`RUN/checkpoints/STEP`), an exported or
+            fine-tuned folder, or any Hugging Face encoder by folder or Hub name, or `bundled`. [default: the bundled
+            model]
         device: Device to load it to, such as `cpu` or `cuda:1`. [default: the GPU, or the CPU if there is none]
 
     Returns:
@@ -47,9 +49,9 @@ def load(model: str | os.PathLike[str] | None = None, *, device: str | torch.dev
     if model is None or os.fspath(model) == bundled.NAME:
         encoder = load_pretrained_encoder(bundled.folder())
         encoder.name = bundled.NAME  # not the path of the installation
-    elif (path := Path(model) / "recipe.json").is_file():
-        run = path.parent
-        encoder = make_encoder(load_run(run), Vocabulary.load(run / "vocab"), str(model), Recipe.load(path).seed)
+    elif (run := run_of(model)) is not None:
+        seed = Recipe.load(run / "recipe.json").seed
+        encoder = make_encoder(load_run(Path(model)), Vocabulary.load(run / "vocab"), str(model), seed)
     else:
         encoder = load_pretrained_encoder(model)
     try:

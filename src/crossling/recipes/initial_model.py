@@ -31,6 +31,7 @@ from crossling.model.pretrained import LOCAL
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
+from crossling.recipes.run_checkpoints import run_of
 from crossling.vocabulary.reuse_vocabulary import check_tokenizer, load_vocabulary, map_tokens
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -78,7 +79,7 @@ class InitialModel:
         """Load a model to initialize from.
 
         Args:
-            model: Run folder (its latest checkpoint), exported folder, or Hugging Face encoder.
+            model: Run folder (its latest checkpoint), `RUN/checkpoints/STEP`, exported folder, or Hugging Face encoder.
             generator: Another model with the same vocabulary and hidden size. If it has as many layers as the model or
                 more, only its first layers are used [default: the generator of the model, or its first layers].
 
@@ -93,13 +94,13 @@ class InitialModel:
             768
         """
         path = Path(model)
-        if (path / "recipe.json").is_file():
+        if (run := run_of(path)) is not None:
             net = load_run(path)
             parts = dict(net.parts.items())
             encoder = ConvertedModel(net.encoder.config, net.encoder, parts.get("lm_head"), parts.get("rtd_head"))
             own = parts.get("generator")
             own = ConvertedModel(own.config, own, parts["generator_head"]) if own is not None else None
-            loaded = cls(name=str(model), encoder=encoder, generator=own, vocabulary=Vocabulary.load(path / "vocab"))
+            loaded = cls(name=str(model), encoder=encoder, generator=own, vocabulary=Vocabulary.load(run / "vocab"))
         else:
             files = [*TOKENIZER_FILES, *WEIGHT_FILES, *(f"generator/{file}" for file in WEIGHT_FILES)]
             folder = get_model_folder(resolve_model(model), files)

@@ -15,6 +15,7 @@ from crossling.model.encoder import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.recipe import Recipe
+from crossling.recipes.run_checkpoints import find_checkpoint, run_of
 from crossling.train import checkpoint
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -36,10 +37,10 @@ def _build(shape: ModelShape, objectives: tuple[PretrainingObjective, ...], voca
 
 
 def load_run(path: Path) -> Network:
-    """Return the network of a run at its latest complete checkpoint."""
-    saved = checkpoint.latest_valid_checkpoint(Path(path))
-    recipe = Recipe.load(Path(path) / "recipe.json")
-    net = build_network(recipe, Vocabulary.load(Path(path) / "vocab").size)
+    """Return the network of a run at its latest complete checkpoint, or at a path RUN/checkpoints/STEP."""
+    saved, run = find_checkpoint(path), run_of(path) or path
+    recipe = Recipe.load(run / "recipe.json")
+    net = build_network(recipe, Vocabulary.load(run / "vocab").size)
     checkpoint.load_weights(saved, net)
     return net
 
