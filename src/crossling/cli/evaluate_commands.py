@@ -9,7 +9,7 @@ from typing import Annotated
 import crossling as xl
 from crossling.cli.closing import finish, this_command, unused
 from crossling.cli.layer_tables import ModelLayers, print_training_free
-from crossling.cli.options import Data, Json, Pooling, argument, check_model, flag, option
+from crossling.cli.options import Checkpoints, Data, Json, Pooling, argument, check_model, flag, option
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
 
@@ -37,11 +37,14 @@ def evaluate(
         bool, flag("--recompute", "Score the stored predictions of a fine-tuned model again.")
     ] = False,
     plug_in: Annotated[bool, flag("--plug-in", "tatoeba: read each sentence with its translation (VECO).")] = False,
+    checkpoints: Checkpoints = None,
     json_: Json = False,
 ) -> None:
     """Score a model: every layer, both directions.
 
     Example: crossling evaluate run --task tatoeba,word-alignment --data synth/data -o run
+
+    Score against pre-training FLOPs: crossling evaluate run --checkpoints all --task tatoeba --data data -o run
     """
     from crossling.evaluate.request import EvaluationRequest
 
@@ -57,6 +60,7 @@ def evaluate(
         layers=at,
         recompute=recompute,
         plug_in=plug_in,
+        checkpoints=checkpoints,
     )
     request.check()  # before the slow import of torch
     if model is None and request.finetuned:
@@ -65,14 +69,17 @@ def evaluate(
     from crossling.evaluate.evaluate import evaluate_request
 
     encoder = xl.load(model) if request.training_free or model is None else None
-    rows = evaluate_request(encoder or model or "", request)
+    rows = evaluate_request(model or "" if checkpoints else encoder or model or "", request)
     if json_:
         for row in rows:
             print(json.dumps(row))
         return
     if encoder is not None:
         own = ModelLayers(encoder.num_layers, encoder.universal_layer)
-        print_training_free([row for row in rows if "layer" in row], own)
+        for name in dict.fromkeys(row["model"] for row in rows):
+            if checkpoints:
+                print(name)
+            print_training_free([row for row in rows if "layer" in row and row["model"] == name], own)
     print_by_language([row for row in rows if "layer" not in row])
     if out is not None:
         page = out / "report.html"

@@ -47,6 +47,9 @@ Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a setting of the r
 Model = Annotated[
     str | None, option("MODEL", "Run, exported folder or Hugging Face encoder. [default: the bundled model]", "--model")
 ]
+Checkpoints = Annotated[
+    str | None, option("STEPS", "Checkpoints of the run: all, or as 1000,2000. [default: the latest]", "--checkpoints")
+]
 Layer = Annotated[int | None, option("N", "Layer to read; 0 is the embedding output. [default: the universal layer]")]
 Pooling = Annotated[str, option("POOLING", "mean (over positions) or cls (first position).", "--pooling")]
 

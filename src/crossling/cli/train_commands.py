@@ -12,6 +12,7 @@ from rich.console import Console
 import crossling as xl
 from crossling.cli.closing import Command, finish, python_command, repeated_option, unused
 from crossling.cli.options import (
+    Checkpoints,
     Json,
     Out,
     Recipe,
@@ -170,6 +171,7 @@ def finetune(
     plug_in: Annotated[
         bool, flag("--plug-in", "Read each example with its translation, as VECO's plug-in module.")
     ] = False,
+    checkpoints: Checkpoints = None,
     directions: Annotated[str | None, option("LIST", "Translation directions, as en-de,de-en.")] = None,
     from_scratch: Annotated[
         bool, flag("--from-scratch", "Translation: keep the model's shape, not its weights.")
@@ -209,6 +211,7 @@ def finetune(
             plug_in=plug_in,
             directions=directions,
             from_scratch=from_scratch,
+            checkpoints=checkpoints,
             **overrides,
         )
         if not is_main_process():
@@ -217,7 +220,10 @@ def finetune(
             for row in rows:
                 print(json.dumps(row))
         else:
-            print_by_language(rows)
+            for name in dict.fromkeys(row["model"] for row in rows):
+                if checkpoints:
+                    print(name)
+                print_by_language([row for row in rows if row["model"] == name])
             print(out)
         finish(f"Wrote the model and its scores to {out}.", *_after_finetuning(out, task, directions), json=json_)
 

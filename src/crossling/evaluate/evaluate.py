@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from crossling.core.errors import Interrupted
@@ -21,6 +22,7 @@ from crossling.finetune.finetune_scoring import check_tuned, evaluate_tuned
 from crossling.finetune.translation.translation_scoring import evaluate_translator
 from crossling.inference.load import as_encoder
 from crossling.inference.sentence_encoder import Encoder
+from crossling.recipes.run_checkpoints import pretraining_cost, select_checkpoints
 from crossling.tasks import predictions, scores
 from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, FilesByPair, select_pairs
 from crossling.tasks.predictions import PartialResults
@@ -41,6 +43,7 @@ def evaluate(
     layers: Sequence[int] | None = None,
     recompute: bool = False,
     plug_in: bool = False,
+    checkpoints: str | None = None,
 ) -> list[ScoreRow]:
     """Score a model on one or more tasks. An interrupted evaluation with `out` resumes when it is repeated.
 
@@ -56,6 +59,8 @@ def evaluate(
         layers: Layers for bucc2018. The other tasks score every layer. [default: the universal layer]
         recompute: Score the stored predictions of a fine-tuned model again.
         plug_in: For tatoeba: let each sentence attend to its translation (VECO's cross-attention).
+        checkpoints: Score these checkpoints of the run `model`: `all`, or steps such as `1000,2000`. Rows have `step`
+            and `flops`, and a report draws them as a curve. [default: the latest checkpoint]
 
     Returns:
         Score rows, as in scores.jsonl.
@@ -79,6 +84,7 @@ def evaluate(
         layers=layers,
         recompute=recompute,
         plug_in=plug_in,
+        checkpoints=checkpoints,
     )
     return evaluate_request(model, request)
 
@@ -87,6 +93,10 @@ def evaluate_request(model: Encoder | str | os.PathLike[str], request: Evaluatio
     """Check a request and score the model, see `evaluate`."""
     languages_of, recompute = request.check(), request.recompute
     name = model.name if isinstance(model, Encoder) else os.fspath(model)
+    if request.checkpoints is not None:
+        saved = select_checkpoints(Path(name), request.checkpoints)
+        each_alone = replace(request, checkpoints=None)
+        return [row for path in saved for row in evaluate_request(path, each_alone)]
     if TRANSLATION not in request.tasks:
         check_tuned(name, request.finetuned, request.data)
         for each in request.tasks:
@@ -136,9 +146,12 @@ def _evaluate_training_free(
         "bucc2018": lambda languages: evaluate_bucc(encoder, data, layers, languages, pooling),
         "word-alignment": lambda languages: evaluate_word_alignment(encoder, data, languages, request.methods),
     }
+    cost = pretraining_cost(Path(encoder.name))
     if request.out is None:
-        return [row for task in tasks for result in evaluations[task](languages_of[task]) for row in result.rows]
-    has_own_folder = _has_own_folder(request.out, encoder.name)
+        results = (result for task in tasks for result in evaluations[task](languages_of[task]))
+        return [{**row, **cost} for result in results for row in result.rows]
+    # A folder has the predictions of one model.
+    has_own_folder = not cost and _has_own_folder(request.out, encoder.name)
     options = {"pooling": pooling, "methods": [*request.methods], "layers": layers, "plug_in": request.plug_in}
     description = {"model": encoder.name, "weights": encoder.fingerprint(), **options}
     rows: list[ScoreRow] = []
@@ -147,7 +160,8 @@ def _evaluate_training_free(
         if request.plug_in:
             files = {name: [*paths, *find_translation_files(paths)] for name, paths in files.items()}
         partial = PartialResults(request.out, task, description)
-        rows += _evaluate_or_resume(partial, files, evaluations[task], store_predictions=has_own_folder)
+        new = _evaluate_or_resume(partial, files, evaluations[task], store_predictions=has_own_folder)
+        rows += [{**row, **cost} for row in new]
         scores.add_scores(request.out / "scores.jsonl", rows)
         partial.finish()
     return rows
@@ -177,7 +191,7 @@ def _has_own_folder(out: Path, model: str) -> bool:
     """Return False and warn if the folder has scores of other models. Predictions do not name their model."""
     file = out / "scores.jsonl"
     rows = scores.read_scores(file) if file.exists() else []
-    others = {row["model"] for row in rows if row["task"] in TRAINING_FREE_TASKS} - {model}
+    others = {row["model"] for row in rows if row["task"] in TRAINING_FREE_TASKS and "step" not in row} - {model}
     if others:
         warnings.warn(
             f"{out}: contains scores of {min(others)}, so the predictions of {model} are not stored. Use one folder per"

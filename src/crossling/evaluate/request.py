@@ -29,6 +29,7 @@ class EvaluationRequest:
     layers: Sequence[int] | None = None
     recompute: bool = False
     plug_in: bool = False
+    checkpoints: str | None = None
 
     @property
     def training_free(self) -> list[str]:
@@ -62,6 +63,11 @@ class EvaluationRequest:
             )
         if self.training_free and self.recompute:
             raise BadInput(f"task={self.training_free[0]}: recompute applies to fine-tuned models only. Omit it.")
+        if self.checkpoints is not None and [*self.training_free] != [*self.tasks]:
+            raise BadInput(
+                f"checkpoints={self.checkpoints}: applies to training-free tasks. For {self.tasks[0]}, fine-tune the"
+                " checkpoints with crossling finetune RUN --checkpoints."
+            )
         if self.plug_in and [*self.tasks] != ["tatoeba"]:
             fix = "Omit it: models fine-tuned with plug_in use it by themselves" if self.finetuned else "Omit it"
             raise BadInput(f"plug_in=true: applies to tatoeba only. {fix}.")

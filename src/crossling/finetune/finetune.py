@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from crossling.finetune.training_data import SETTINGS, Setting, load_training_da
 from crossling.finetune.translation.translation_training import train_translators
 from crossling.finetune.tuned_model import LANGUAGES_FOLDER, TUNED_INFO, TunedInfo, TunedModel
 from crossling.inference.load import load
+from crossling.recipes.run_checkpoints import select_checkpoints
 from crossling.tasks import scores
 from crossling.tasks.benchmark_files import TRANSLATION, check_finetuning_task
 from crossling.tasks.dataset import BenchmarkDataset
@@ -66,6 +67,7 @@ def finetune(
     plug_in: bool = False,
     directions: str | Sequence[str] | None = None,
     from_scratch: bool = False,
+    checkpoints: str | None = None,
     **overrides: Any,
 ) -> list[ScoreRow]:
     """Fine-tune a model once per seed and score it in every language.
@@ -85,6 +87,8 @@ def finetune(
         plug_in: Read every example with its translation through cross-attention, as VECO does.
         directions: Of `translation`: `en-de,de-en`, or a list of directions.
         from_scratch: Of `translation`: use the shape of the model, and random weights.
+        checkpoints: Fine-tune these checkpoints of the run `model`, each into `out`/step-STEP: `all`, or steps such as
+            `1000,2000`. Rows have `step` and `flops`, and a report draws them as a curve.
         **overrides: Settings that replace the defaults of the data set, such as `lr=1e-5` or `steps=500`.
 
     Returns:
@@ -100,7 +104,12 @@ def finetune(
     model, data, out = os.fspath(model), Path(data), Path(out)
     if task != TRANSLATION and (directions is not None or from_scratch):
         raise BadInput(f"task={task}: directions and from_scratch belong to {TRANSLATION}. Omit them.")
+    if task == TRANSLATION and checkpoints is not None:
+        raise BadInput(f"task={task}: it has no checkpoints. Omit them.")
     _check_options(task, seeds, setting=setting, selection=selection, grid=grid, plug_in=plug_in)
+    if checkpoints is not None:
+        options = {"setting": setting, "seeds": seeds, "selection": selection, "grid": grid, "plug_in": plug_in}
+        return _finetune_checkpoints(select_checkpoints(Path(model), checkpoints), task, data, out, options | overrides)
     check_output_folder(out, holds=CONTENTS, command="crossling finetune")
     if out.is_dir():
         scores.check_scores_folder(out)
@@ -137,6 +146,14 @@ def finetune(
             dev_score=selection_score,
             score=lambda info, folder: _score_seed(out, folder, info, dataset, data),
         )
+
+
+def _finetune_checkpoints(
+    checkpoints: Sequence[Path], task: str, data: Path, out: Path, options: Mapping[str, Any]
+) -> list[ScoreRow]:
+    """Fine-tune each checkpoint into a folder of its own."""
+    check_output_folder(out, holds=["step-*"], command="crossling finetune --checkpoints")
+    return [row for path in checkpoints for row in finetune(path, task, data, out / f"step-{path.name}", **options)]
 
 
 def _check_options(task: str, seeds: int, *, setting: str, selection: str, grid: str | None, plug_in: bool) -> None:

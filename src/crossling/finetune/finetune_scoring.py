@@ -264,6 +264,7 @@ class _TunedScoring:
             plug="in" if info.config.plug_in else None,
             paired=paired,
             questions=questions if questions and questions != context else None,
+            **info.pretraining,
         )
 
 

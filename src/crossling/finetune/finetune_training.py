@@ -44,6 +44,7 @@ from crossling.finetune.task_type import Feature, TaskConfig, TaskType
 from crossling.finetune.training_data import Setting, TrainingData
 from crossling.finetune.tuned_model import LANGUAGES_FOLDER, TUNED_INFO, TunedInfo, TunedModel, add_head
 from crossling.inference.sentence_encoder import Encoder
+from crossling.recipes.run_checkpoints import pretraining_cost
 from crossling.tasks.metrics import METRICS
 from crossling.train import checkpoint
 from crossling.train.optimizer import OptimizerSettings
@@ -141,6 +142,7 @@ class FinetuneRun(ModelTraining[TunedInfo, FinetuneSettings]):
         return TunedInfo(
             task=data.dataset.name,
             model=self.encoder.name,
+            pretraining=pretraining_cost(Path(self.encoder.name)),
             setting=self.setting,
             trained_on=data.trained_on,
             selection=self.selection,

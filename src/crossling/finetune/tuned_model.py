@@ -190,6 +190,7 @@ class TunedInfo:
     examples: int  # of the training set
     source_language: str = "en"  # language of the training examples
     data: str = ""  # fingerprint of training and dev examples
+    pretraining: dict[str, Any] = field(default_factory=dict)  # `step` and `flops`, if `model` is a checkpoint of a run
     dev: dict[str, float | None] = field(default_factory=dict)  # "english-dev", "all-dev", and "dev/LL" by language
 
     @property

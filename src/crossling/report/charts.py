@@ -64,7 +64,8 @@ class LinePlot:
     y_label: str
     series: Sequence[Series]
     _: KW_ONLY
-    from_zero: bool = False  # start the y axis at 0 and mark the points
+    from_zero: bool = False  # start the y axis at 0
+    marked: bool = False  # mark the points
     level: tuple[float, str] | None = None
 
     @property
@@ -78,7 +79,7 @@ class LinePlot:
         positions = sorted({x for each in values for x in each})
         step = math.ceil(len(positions) / TABLE_ROWS) or 1
         rows = [
-            [format_count(x), *(f"{each[x]:.4g}" if x in each else "–" for each in values)]
+            [_format_position(x), *(f"{each[x]:.4g}" if x in each else "–" for each in values)]
             for x in positions[::-1][::step][::-1]
         ]
         return [[self.x_label, *(each.name for each in self.series)], *rows]
@@ -119,7 +120,7 @@ class ScatterPlot:
                 edge = GREY if dot.colour is None else fill
                 axes.plot(dot.x, dot.y, "o", markersize=6, markerfacecolor=fill, markeredgecolor=edge)
             _style_axes(axes, self.x_label, self.y_label)
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_count(x) if x < 1e12 else f"{x:.0e}"))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _format_position(x)))
             axes.xaxis.set_minor_formatter(NullFormatter())
             _name_dots(figure, axes, self.dots)
             return _render(figure, self.title)
@@ -128,6 +129,11 @@ class ScatterPlot:
     def table(self) -> list[list[str]]:
         rows = [[dot.name, f"{dot.x:.3g}", f"{dot.y:.1f}", dot.reference or "measured here"] for dot in self.dots]
         return [["model", self.x_label, self.y_label, "source"], *rows]
+
+
+def _format_position(value: float) -> str:
+    """Format a position on an axis: 2000 as `2k`, FLOPs as `2e+18`."""
+    return format_count(value) if value < 1e12 else f"{value:.2g}"
 
 
 def line_chart(
@@ -258,7 +264,7 @@ def _draw_lines(axes: Axes, plot: LinePlot) -> None:
     drawn = [(each, average_groups(each.points)) for each in plot.series if each.points]
     for each, points in drawn:
         is_coloured = each.colour < len(PALETTE)
-        marker = "o" if plot.from_zero and is_coloured else ""
+        marker = "o" if (plot.from_zero or plot.marked) and is_coloured else ""
         [line] = axes.plot(*zip(*points, strict=True), "-" + marker, color=_colour(each.colour), markersize=4)
         line.set(linewidth=2 if is_coloured else 1, alpha=None if is_coloured else 0.6, zorder=2 + is_coloured)
     if plot.level:
@@ -273,7 +279,7 @@ def _draw_lines(axes: Axes, plot: LinePlot) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: format_count(value)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _format_position(value)))
 
 
 def _name_lines(axes: Axes, ends: Sequence[tuple[Series, Point]]) -> None:

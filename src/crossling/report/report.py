@@ -27,7 +27,7 @@ from crossling.report import report_sections
 from crossling.report.analysis import TITLES, TRAINING_DATA_GROUPS
 from crossling.report.charts import GREY, PALETTE, alignment_grid
 from crossling.report.comparison_summary import group_comparisons
-from crossling.report.curves import layer_charts, scatter_charts, training_charts
+from crossling.report.curves import checkpoint_charts, layer_charts, scatter_charts, training_charts
 from crossling.report.html_page import SORT_SCRIPT, PageContents, inline_script
 from crossling.report.leaderboard import build_leaderboards
 from crossling.report.published import paper_citations
@@ -118,6 +118,7 @@ def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
         "titles": TITLES,
         "scatter_charts": scatter_charts(runs),
         "training_charts": training_charts(runs),
+        "checkpoint_charts": checkpoint_charts(runs),
         "layer_charts": layer_charts(runs, chance),
         "showcases": showcases,
         "alignment_grid": alignment_grid,

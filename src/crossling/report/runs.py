@@ -39,6 +39,7 @@ class ReportRun:
     recipe: dict[str, Any] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)  # one row per logged step
     rows: list[ScoreRow] = field(default_factory=list)  # scores
+    checkpoint_rows: list[ScoreRow] = field(default_factory=list)  # scores of checkpoints, with `step` and `flops`
     data: dict[str, Any] = field(default_factory=dict)  # `text`: tokens by language; `pairs`
     init: str | None = None  # model it was initialized from
     cost: dict[str, Any] = field(default_factory=dict)  # of a finished run
@@ -178,13 +179,15 @@ class _ModelFiles:
 
     home: Path | None = None  # run folder
     rows: list[ScoreRow] = field(default_factory=list)
+    checkpoint_rows: list[ScoreRow] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
 
 
 def _scan_folder(folder: Path, models: dict[str, _ModelFiles]) -> bool:
     """Add the models in a folder, at most two levels down. Return False if there are none.
 
-    A score belongs to the run with the name of its model. Scores of a fine-tuned model belong to its base model.
+    A score belongs to the run with the name of its model. Scores of a fine-tuned model belong to its base model, and
+    those of a checkpoint to its run.
     """
     homes = [home.resolve() for home in _folders_with(folder, "recipe.json") if (home / "metrics.jsonl").is_file()]
     for home in homes:
@@ -194,6 +197,10 @@ def _scan_folder(folder: Path, models: dict[str, _ModelFiles]) -> bool:
     for table in tables:
         by_model: dict[tuple[str, str | None], list[ScoreRow]] = defaultdict(list)
         for row in scores.read_scores(table / "scores.jsonl"):
+            if "step" in row:  # of RUN/checkpoints/STEP
+                run = _model_key(str(Path(row["model"]).parents[1]), homes, models)
+                models.setdefault(run, _ModelFiles()).checkpoint_rows.append(row)
+                continue
             by_model[_model_key(tuned.get(table) or row["model"], homes, models), row.get("tuned")].append(row)
         for (model, settings), rows in by_model.items():
             is_plugged_in = any("plug" in row for row in rows)  # reads translations as well: always another model
@@ -224,11 +231,19 @@ def _model_key(model: str, homes: Sequence[Path], models: Mapping[str, _ModelFil
 
 def _read_run(name: str, model: str, files: _ModelFiles) -> ReportRun:
     rows = scores.deduplicate_scores({**row, "model": name} for row in files.rows)
+    of_checkpoints = scores.deduplicate_scores(files.checkpoint_rows)
     home = files.home
     if home is None:
         sizes = (count_parameters(each) for each in (Path(model), *files.folders))
         parameters = next((size for size in sizes if size), None)
-        return ReportRun(name=name, path=model, rows=rows, parameters=parameters, folders=files.folders)
+        return ReportRun(
+            name=name,
+            path=model,
+            rows=rows,
+            checkpoint_rows=of_checkpoints,
+            parameters=parameters,
+            folders=files.folders,
+        )
     stored = _read_recipe(home / "recipe.json")
     return ReportRun(
         name=name,
@@ -236,6 +251,7 @@ def _read_run(name: str, model: str, files: _ModelFiles) -> ReportRun:
         recipe=stored["recipe"],
         metrics=_read_metrics(home / "metrics.jsonl"),
         rows=rows,
+        checkpoint_rows=of_checkpoints,
         data=stored.get("data") or {},
         init=(stored.get("init") or {}).get("model"),
         cost=_read_object(home / "cost.json") if (home / "cost.json").is_file() else {},

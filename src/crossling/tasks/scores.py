@@ -23,7 +23,7 @@ SCORES_FORMAT = 1  # version of a row
 LOWER_IS_BETTER = {"aer"}
 _TEXT_KEYS = ("model", "task", "metric")
 _RESULT_KEYS = ("examples", "value", "low", "high")  # may change if a score is measured again
-_NO_IDENTITY = {"version", *_RESULT_KEYS}  # the other keys identify a score
+_NO_IDENTITY = {"version", "step", "flops", *_RESULT_KEYS}  # the other keys identify a score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +56,8 @@ class Score:
     plug: str | None = None  # "in" if examples attended to their translations (VECO's cross-attention)
     paired: str | None = None  # language of these translations
     signature: str | None = None  # of sacreBLEU: scores with different signatures are not comparable
+    step: int | None = None  # of the pre-training checkpoint `model`
+    flops: dict[str, float] | None = None  # of pre-training up to that step, `full` and `paper`
     low: float | None = None  # 95% bootstrap interval over the examples
     high: float | None = None
 
