@@ -139,7 +139,7 @@ def test_a_run_killed_while_it_writes_gives_the_same_result(
     assert_same_run(uninterrupted_runs(1), command.out)
 
 
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_saves_a_checkpoint_to_resume_from(
     kind: signal.Signals, command: Command, uninterrupted_runs: Uninterrupted
 ) -> None:
