@@ -94,7 +94,7 @@ def test_a_file_that_another_process_writes_is_refused(act: Act, tmp_path: Path)
 
 
 @pytest.mark.parametrize("act", ["tokenize --share 1/2"], indirect=True)
-def test_machines_write_different_shares_at_the_same_time(act: Act, tmp_path: Path) -> None:
+def test_machines_write_different_parts_at_the_same_time(act: Act, tmp_path: Path) -> None:
     with locked_elsewhere(tmp_path / "out", "1-2"), pytest.raises(OutputInUse):
         act(tmp_path / "out")
     with locked_elsewhere(tmp_path / "out", "2-2"):

@@ -1,10 +1,10 @@
 """Locks between processes. A lock ends with its process, even if that is killed.
 
-`lock_file` guards a short section. `output_lock` guards an output for as long as a command writes it: a second command
-with the same output is refused at once, with the process, the machine and the time of the first one.
+`lock_file` guards a short section. `output_lock` guards an output for as long as a command writes it. A second command
+with the same output is refused at once. The message has the process, the machine and the time of the first one.
 
-The operating system holds the lock on an open file. Some network file systems do not share such locks between machines.
-So the file also names its holder, and the file of a process on another machine is an obstacle until it is removed.
+The operating system holds the lock on an open file. Some network file systems do not have common locks for all
+machines. So the file also names its holder. That of a process on another machine is an obstacle until it is removed.
 """
 
 from __future__ import annotations

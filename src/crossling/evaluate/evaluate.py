@@ -60,7 +60,7 @@ def evaluate(
         recompute: Score the stored predictions of a fine-tuned model again.
         plug_in: For tatoeba: let each sentence attend to its translation (VECO's cross-attention).
         checkpoints: Score these checkpoints of the run `model`: `all`, or steps such as `1000,2000`. Rows have `step`
-            and `flops`, and a report draws them as a curve. [default: the latest checkpoint]
+            and `flops`, and a report shows them as a curve. [default: the latest checkpoint]
 
     Returns:
         Score rows, as in scores.jsonl.

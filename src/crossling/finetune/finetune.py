@@ -88,7 +88,7 @@ def finetune(
         directions: Of `translation`: `en-de,de-en`, or a list of directions.
         from_scratch: Of `translation`: use the shape of the model, and random weights.
         checkpoints: Fine-tune these checkpoints of the run `model`, each into `out`/step-STEP: `all`, or steps such as
-            `1000,2000`. Rows have `step` and `flops`, and a report draws them as a curve.
+            `1000,2000`. Rows have `step` and `flops`, and a report shows them as a curve.
         **overrides: Settings that replace the defaults of the data set, such as `lr=1e-5` or `steps=500`.
 
     Returns:

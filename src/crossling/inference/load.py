@@ -30,9 +30,8 @@ def load(model: str | os.PathLike[str] | None = None, *, device: str | torch.dev
     Reads safetensors only and runs no code that comes with a model. Task heads are dropped.
 
     Args:
-        model: A run folder (its latest checkpoint), one of its checkpoints (`RUN/checkpoints/STEP`), an exported or
-            fine-tuned folder, or any Hugging Face encoder by folder or Hub name, or `bundled`. [default: the bundled
-            model]
+        model: A run folder (its latest checkpoint), `RUN/checkpoints/STEP`, an exported or fine-tuned folder, or
+            `bundled`. Also any Hugging Face encoder by folder or Hub name. [default: the bundled model]
         device: Device to load it to, such as `cpu` or `cuda:1`. [default: the GPU, or the CPU if there is none]
 
     Returns:
