@@ -55,9 +55,7 @@ def select_checkpoints(run: Path, steps: str) -> list[Path]:
     chosen = [*saved] if steps == "all" else [step.strip().lstrip("0") for step in steps.split(",")]
     for step in chosen or [steps]:
         if step not in saved:
-            raise BadInput(
-                f"checkpoints={steps}: {run} has {', '.join(saved) or 'none'}. Give all, or some of them."
-            )
+            raise BadInput(f"checkpoints={steps}: {run} has {', '.join(saved) or 'none'}. Give all, or some of them.")
     return [saved[step] for step in dict.fromkeys(chosen)]
 
 

@@ -331,8 +331,8 @@ class Trainer:
 
         A checkpoint is due where a probe measured a metric that selects checkpoints. Its scores are from `row`.
         """
-        best = self.retention.best
-        scores = {name: row[name] for name in (*self.selection_metrics, best) if name in row}
+        metrics = [*self.selection_metrics, *filter(None, [self.retention.best])]
+        scores = {name: row[name] for name in metrics if name in row}
         is_due = self._is_checkpoint_due or any(name.startswith("probe/") for name in scores)
         self.has_pending_checkpoint = self.has_pending_checkpoint or is_due
         if (self.has_pending_checkpoint and not self._is_suspect()) or self._is_finished or stop_requested:
