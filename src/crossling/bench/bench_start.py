@@ -93,7 +93,7 @@ def _align_rows(here: Path, times: int) -> Iterator[BenchRow]:
 
 
 def _refusal_rows(here: Path, at: BenchSetup) -> Iterator[BenchRow]:
-    command = ["pretrain", "xlm_e", "--shards", here, "-o", here / "run", "--set", "stepps=1"]
+    command: list[str | Path] = ["pretrain", "xlm_e", "--shards", here, "-o", here / "run", "--set", "stepps=1"]
     refused = at.try_measure("a misspelt setting", start_command, command, "there is no 'stepps'", {})
     if refused is not None:
         yield BenchRow("pretrain: refusal of a misspelt setting", refused.seconds, None, "s")

@@ -163,9 +163,13 @@ class Corpora:
         """
         other = copy(self)
         other.pairs = tuple(
-            replace(corpus, sources=tuple(replace(source, min_score=score) for source in corpus.sources))
-            if all(isinstance(source, TextFile) for source in corpus.sources)
-            else corpus
+            replace(
+                corpus,
+                sources=tuple(
+                    replace(source, min_score=score) if isinstance(source, TextFile) else source
+                    for source in corpus.sources
+                ),
+            )
             for corpus in self.pairs
         )
         return other

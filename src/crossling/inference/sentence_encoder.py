@@ -345,8 +345,9 @@ class Encoder:
         sides = [list(dict.fromkeys(to_list(sentences))) for sentences in (first, second)]
         if not all(sides):
             return []
-        both = [mining.VectorRows.all(self.encode(side, layer=layer, pooling=pooling)) for side in sides]
-        pairs = mining.retrieve_pairs(*mining.find_neighbors(*both, k, device=self.model.device), margin, retrieval)
+        one, other = (mining.VectorRows.all(self.encode(side, layer=layer, pooling=pooling)) for side in sides)
+        neighbors = mining.find_neighbors(one, other, k, device=self.model.device)
+        pairs = mining.retrieve_pairs(*neighbors, margin, retrieval)
         return list(mining.iter_pairs(pairs, sides[0], sides[1], threshold))
 
     def check_cross_attention(self) -> None:

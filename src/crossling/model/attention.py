@@ -85,7 +85,7 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
         has_gate = config.relative_positions and config.gated
-        self.gate = BiasGate(config.head_width, self.heads, config.plain_gate) if has_gate else None
+        self.gate = BiasGate(config.head_width, self.heads, is_plain=bool(config.plain_gate)) if has_gate else None
         self.gate_by_query = config.gate_input == "query"
         self.dropout = config.attention_dropout
 
@@ -153,11 +153,11 @@ class CrossAttention(nn.Module):
 class AttentionRecord(NamedTuple):
     """Attention weights of every layer that was computed, [B, H, L, T] each."""
 
-    own: list[Tensor]  # of self-attention
-    cross: list[Tensor]
+    own: list[Any]  # of self-attention
+    cross: list[Any]
 
 
-def _attend(recorded: list[Tensor] | None, *inputs: Tensor | None, **options: Any) -> Tensor:
+def _attend(recorded: list[Tensor] | None, *inputs: Any, **options: Any) -> Tensor:
     """Compute attention, and append its weights to `recorded` if it is given."""
     if recorded is None:
         return compute_attention(*inputs, **options)

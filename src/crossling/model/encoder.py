@@ -350,7 +350,8 @@ class CrosslingModel(CrosslingPreTrainedModel):
         mask = make_mask(segments, attention_mask)
         paired_mask = make_mask(encoder_segments, encoder_attention_mask)
         blocks = self.blocks[: self.config.output_layer if layers is None else layers]
-        states = [hidden_BLD if blocks else _select(hidden_BLD, positions)]
+        # transformers declares its outputs as FloatTensor
+        states: list[Any] = [hidden_BLD if blocks else _select(hidden_BLD, positions)]
         for number, block in enumerate(blocks, start=1):
             position_M = positions if number == len(blocks) else None
             paired = encoder_hidden_states, paired_mask

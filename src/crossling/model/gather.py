@@ -16,7 +16,7 @@ def gather_positions(values_BL: Tensor, position_M: Tensor) -> Tensor:
     Positions are distinct, except that padding is one past the end. There the value is the last one, and its gradient
     is ignored.
     """
-    return _Gather.apply(values_BL.flatten(0, 1), position_M)  # type: ignore[no-any-return]
+    return _Gather.apply(values_BL.flatten(0, 1), position_M)
 
 
 class _Gather(torch.autograd.Function):

@@ -28,8 +28,9 @@ from crossling.planning.communication import GPUS_PER_NODE
 from crossling.planning.estimate import RunEstimate, estimate_memory, estimate_run, fit_to_memory
 from crossling.recipes import get_recipe, has_size
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_layer_parameters, total_tokens
-from crossling.recipes.recipe import OWN_SIZES, Recipe
+from crossling.recipes.recipe import Recipe
 from crossling.recipes.sampling_preview import SamplingPreview, preview_loads, preview_pairs, preview_text
+from crossling.recipes.training_defaults import OWN_SIZES
 from crossling.sampling import InfeasibleMarginals, Pair
 
 TOKENS_PER_PARAMETER = 133

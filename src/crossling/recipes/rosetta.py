@@ -7,7 +7,8 @@ from dataclasses import replace
 from crossling.model.model_shape import SIZES
 from crossling.objectives import MLM, TLM, XLCo
 from crossling.recipes.infoxlm import PAPER
-from crossling.recipes.recipe import Recipe, defaults_for_size
+from crossling.recipes.recipe import Recipe
+from crossling.recipes.training_defaults import defaults_for_size
 from crossling.sampling import MOST_PAIRED, Sampling
 
 MAX_PAIRS = 2048  # per step; in-batch negatives are computed at once and must fit into memory

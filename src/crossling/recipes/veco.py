@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.objectives import CAMLM, CATLM, TLM
-from crossling.recipes.recipe import Recipe, TrainingDefaults, defaults_for_size
+from crossling.recipes.recipe import Recipe
+from crossling.recipes.training_defaults import TrainingDefaults, defaults_for_size
 from crossling.sampling import Sampling
 
 LARGE = TrainingDefaults(tokens=524_288, length=512, steps=240_000, warmup=12_000, lr=2e-4, clip=1.0)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from crossling.model.model_shape import SIZES
 from crossling.objectives import MLM, TLM
-from crossling.recipes.recipe import Recipe, TrainingDefaults, defaults_for_size
+from crossling.recipes.recipe import Recipe
+from crossling.recipes.training_defaults import TrainingDefaults, defaults_for_size
 from crossling.sampling import Sampling
 
 PAPER = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from crossling.model.model_shape import SIZES
 from crossling.objectives import MRTD, TRTD
-from crossling.recipes.recipe import Recipe, TrainingDefaults, defaults_for_size
+from crossling.recipes.recipe import Recipe
+from crossling.recipes.training_defaults import TrainingDefaults, defaults_for_size
 from crossling.recipes.xy_lent import PAPER as XY_LENT
 from crossling.sampling import Sampling
 

@@ -131,7 +131,7 @@ def find_strict_chunks(tags: Sequence[str]) -> set[Chunk]:
     for first, tag in enumerate(tags):
         if tag.startswith("B-"):
             kind = tag.removeprefix("B-")
-            rest = takewhile(lambda other, inside=f"I-{kind}": other == inside, tags[first + 1 :])
+            rest = takewhile(f"I-{kind}".__eq__, tags[first + 1 :])
             chunks.add((kind, first, first + sum(1 for _ in rest)))
     return chunks
 
