@@ -152,8 +152,8 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
             decoder_hidden_states=tuple(states) if output_hidden_states else None,  # type: ignore[arg-type]
             encoder_last_hidden_state=paired_BTD,
             encoder_hidden_states=getattr(encoder_outputs, "hidden_states", None),
-            decoder_attentions=None if record is None else tuple(record.own),  # type: ignore[arg-type]
-            cross_attentions=None if record is None else tuple(record.cross),  # type: ignore[arg-type]
+            decoder_attentions=None if record is None else tuple(record.own),
+            cross_attentions=None if record is None else tuple(record.cross),
             encoder_attentions=getattr(encoder_outputs, "attentions", None),
         )
         return result.to_tuple() if return_dict is False else result
