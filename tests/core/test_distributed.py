@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.testing import assert_close
 
-from crossling.core.distributed import all_gather_rows
+from crossling.core.distributed import all_gather_rows, process_group
+from crossling.core.errors import BadInput
 from crossling.data.packing import Batch
 from crossling.objectives import XLCo
 from tests.objectives.conftest import corrupted, end_step, network, pairs_of, split
@@ -151,3 +152,12 @@ def test_two_processes_train_like_one_with_the_pairs_of_both(ranks: Path, name: 
         assert found.keys() == expected.keys()
         for key, values in expected.items():
             assert_close(found[key], values, rtol=1e-3, atol=2e-4, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    for name, value in {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BadInput, match=r"^torchrun: 2 processes on a machine with 1 GPU\. Set --nproc-per-node=1\.$"):
+        process_group().__enter__()

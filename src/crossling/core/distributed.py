@@ -19,12 +19,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from crossling.core.errors import Failed, Interrupted
+from crossling.core.errors import BadInput, Failed, Interrupted
+from crossling.core.heartbeat import Heartbeat
 from crossling.core.locks import output_lock
 
-# A process that exits closes its connections, which the others notice at once. This is the limit for one that hangs.
-# It exceeds the time to compile a network, by which processes may differ.
-COLLECTIVE_TIMEOUT = timedelta(seconds=120)
+# A process that exits closes its connections, which the others notice at once, and one that is lost has no heartbeat.
+# So this does not limit the time for which processes may wait for a busy one.
+COLLECTIVE_TIMEOUT = timedelta(days=7)
 # Time for the process that knows the cause to print it, before the launcher terminates the others.
 ERROR_GRACE_SECONDS = 3.0
 
@@ -56,10 +57,7 @@ def process_group() -> Iterator[torch.device]:
 
     The group stays initialized until the process exits.
     """
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)
+    device = _own_device()
     if not _is_launched() or dist.is_initialized():
         yield device
         return
@@ -73,7 +71,10 @@ def process_group() -> Iterator[torch.device]:
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=own_rank, world_size=world)
     _cpu_group = dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT)
+    heartbeat = Heartbeat(store, own_rank, world)
+    heartbeat.start()
     atexit.register(dist.destroy_process_group)
+    atexit.register(heartbeat.stop)  # runs first
     if not is_main_process():
         warnings.simplefilter("ignore")
     try:
@@ -93,6 +94,21 @@ def process_group() -> Iterator[torch.device]:
         raise
 
 
+def _own_device() -> torch.device:
+    """Return the GPU of this process, or the CPU without any."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    index, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if index >= gpus:
+        processes = os.environ.get("LOCAL_WORLD_SIZE", str(index + 1))
+        raise BadInput(
+            f"torchrun: {processes} processes on a machine with {gpus} GPU{'s' if gpus > 1 else ''}. Set"
+            f" --nproc-per-node={gpus}."
+        )
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
 def _is_connection_error(error: Exception) -> bool:
     # gloo raises a plain RuntimeError that only its text identifies.
     is_gloo = type(error) is RuntimeError and any(name in str(error) for name in ("gloo", "NCCL", "onnection"))
@@ -101,12 +117,17 @@ def _is_connection_error(error: Exception) -> bool:
 
 @contextmanager
 def main_process_first() -> Iterator[None]:
-    """Run a block in the main process first, then in the others, which find the files it wrote."""
+    """Run a block in the main process first, then in the others, which find the files it wrote.
+
+    An error of the main process does not stop the others: they meet the same one.
+    """
     if dist.is_initialized() and not is_main_process():
         dist.barrier(group=_cpu_group)
-    yield
-    if dist.is_initialized() and is_main_process():
-        dist.barrier(group=_cpu_group)
+    try:
+        yield
+    finally:
+        if dist.is_initialized() and is_main_process():
+            dist.barrier(group=_cpu_group)
 
 
 @contextmanager

@@ -129,7 +129,8 @@ def _train(
         require_fp8(device)
     new = source.new if source else []
     uses_graphs = recipe.cuda_graphs and device.type == "cuda"
-    batches = make_batches(recipe, shards, rank(), world_size(), has_bucketed_shapes=uses_graphs)
+    with main_process_first():  # it writes the starts of all blocks beside the shards
+        batches = make_batches(recipe, shards, rank(), world_size(), has_bucketed_shapes=uses_graphs)
     resampling = Resampling(recipe.dro, batches, recipe.objectives, steps=recipe.steps, run=out) if recipe.dro else None
     with main_process_first():
         run = RunFolder(out, recipe.dump(), shards.fingerprint, init_source=source, data=_data_counts(shards, recipe))
