@@ -28,7 +28,7 @@ class Heartbeat:
     Args:
         store: Store of the run. It is cloned, because a thread that waits for a key blocks its connection.
         rank: Rank of this process.
-        world_size: Number of processes.
+        world_size: World size of the run.
         on_lost: Called with the rank of a lost process. [default: print a message and exit]
     """
 
