@@ -74,7 +74,7 @@ class Share:
 
     @property
     def label(self) -> str:
-        """Number and count as part of a file name: `3-16`."""
+        """The share in file names, such as `3-16`."""
         return f"{self.number}-{self.of}"
 
     def select(self, jobs: Sequence[Job]) -> list[Job]:
