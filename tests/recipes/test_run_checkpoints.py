@@ -132,7 +132,9 @@ def test_checkpoints_are_fine_tuned_and_scored(run: Path, data: Path, tmp_path: 
     assert xl.evaluate(tmp_path / "tuned" / "step-0000002", "udpos", data)[0]["step"] == 2
     assert xl.finetune(run, "udpos", data, tmp_path / "tuned", checkpoints="2", **options)[0]["step"] == 2  # finished
 
-    [found], _ = collect_runs([run, tmp_path / "tuned"])
+    for folders in ([run, tmp_path / "tuned"], [tmp_path / "tuned", run], [tmp_path / "tuned"]):
+        [found], _ = collect_runs(folders)
+        assert (found.name, len(found.checkpoint_rows), len(found.metrics) > 0) == ("x", len(rows), True)
     [plot] = checkpoint_charts([found])
     by_step = defaultdict(list)
     for row in rows:

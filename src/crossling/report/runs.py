@@ -197,9 +197,8 @@ def _scan_folder(folder: Path, models: dict[str, _ModelFiles]) -> bool:
     for table in tables:
         by_model: dict[tuple[str, str | None], list[ScoreRow]] = defaultdict(list)
         for row in scores.read_scores(table / "scores.jsonl"):
-            if "step" in row:  # of RUN/checkpoints/STEP
-                run = _model_key(str(Path(row["model"]).parents[1]), homes, models)
-                models.setdefault(run, _ModelFiles()).checkpoint_rows.append(row)
+            if "step" in row:
+                _files_of_run(Path(row["model"]).parents[1], homes, models).checkpoint_rows.append(row)
                 continue
             by_model[_model_key(tuned.get(table) or row["model"], homes, models), row.get("tuned")].append(row)
         for (model, settings), rows in by_model.items():
@@ -210,6 +209,13 @@ def _scan_folder(folder: Path, models: dict[str, _ModelFiles]) -> bool:
             if len(by_model) == 1:  # otherwise the predictions cannot be assigned to a model
                 files.folders.append(table)
     return bool(homes or tables)
+
+
+def _files_of_run(run: Path, homes: Sequence[Path], models: dict[str, _ModelFiles]) -> _ModelFiles:
+    """Return the files of the run of a checkpoint. Its folder may be scanned later, or not at all."""
+    if (run / "recipe.json").is_file() and (run / "metrics.jsonl").is_file():
+        return models.setdefault(str(run.resolve()), _ModelFiles(run.resolve()))
+    return models.setdefault(_model_key(str(run), homes, models), _ModelFiles())
 
 
 def _has_other_tuning(known: _ModelFiles | None, rows: Sequence[ScoreRow]) -> bool:
