@@ -78,7 +78,7 @@ def test_the_trainer_gets_the_settings(run: TranslationRun, tmp_path: Path, monk
     assert (optimizer.warmup, optimizer.decay, optimizer.clip, optimizer.beta2) == (7, 0.03, 0.7, 0.98)
     assert (schedule.steps, schedule.lr) == (50, 3e-4)
     assert (schedule.log_every, schedule.checkpoint_every, schedule.probe_every) == (11, 5, 5)
-    assert (given["keep"], given["patience"], given["selection_metrics"]) == (4, 6, ["probe/dev"])
+    assert (given["retention"].last, given["patience"], given["selection_metrics"]) == (4, 6, ["probe/dev"])
     assert (batches.seed, batches.micro_tokens) == (9, SETTINGS.micro_tokens)
     monkeypatch.setattr(run, "_score_dev", lambda translator: translator)
     assert given["probe"](None) is run.translator
