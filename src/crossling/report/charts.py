@@ -133,7 +133,7 @@ class ScatterPlot:
 
 def _format_position(value: float) -> str:
     """Format a position on an axis: 2000 as `2k`, FLOPs as `2e+18`."""
-    return format_count(value) if value < 1e12 else f"{value:.2g}"
+    return format_count(value) if value < 1e12 else f"{value:.3g}"
 
 
 def line_chart(
