@@ -5,7 +5,12 @@ from dataclasses import asdict, replace
 import pytest
 
 from crossling.core.errors import BadInput
-from crossling.finetune.finetune_settings import FinetuneSettings, finetune_grid
+from crossling.finetune.finetune_settings import (
+    FinetuneSettings,
+    TranslationSettings,
+    finetune_grid,
+    translation_settings,
+)
 from crossling.tasks.hyperparameters import HyperparameterGrid
 from crossling.tasks.registry import DATASETS
 
@@ -66,3 +71,16 @@ def test_hyperparameters_exclude_the_seed_and_intervals() -> None:
     names = {*make_settings().hyperparameters}
     assert {"lr", "epochs", "batch", "steps"} <= names
     assert not names & {"seed", "checkpoint_every", "log_every", "micro_tokens"}
+
+
+def test_presets_of_a_translator_are_those_of_veco() -> None:
+    """VECO, section 6.1: 64k and 256k tokens, 1e-4 and 2e-4, 16k warm-up, 100k updates, mean of 10, beam of 5."""
+    for name, tokens, lr in (("veco-wmt14-en-de", 64 * 1024, 1e-4), ("veco-wmt14-en-fr", 256 * 1024, 2e-4)):
+        settings = translation_settings(name, [])
+        assert (settings.tokens, settings.lr, settings.warmup, settings.steps) == (tokens, lr, 16_000, 100_000)
+        assert (settings.average, settings.beam) == (10, 5)
+        assert (settings.label_smoothing, settings.dropout, settings.clip) == (0.2, 0.3, 0.1)
+    assert translation_settings("veco-wmt14-en-de", ["steps=5"]).steps == 5
+    assert translation_settings(None, []) == TranslationSettings()
+    with pytest.raises(BadInput, match=r"no such preset; did you mean 'veco-wmt14-en-de'"):
+        translation_settings("veco-wmt14-ende", [])

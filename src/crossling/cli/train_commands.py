@@ -176,6 +176,9 @@ def finetune(
     from_scratch: Annotated[
         bool, flag("--from-scratch", "Translation: keep the model's shape, not its weights.")
     ] = False,
+    preset: Annotated[
+        str | None, option("NAME", "Translation: a paper's settings, veco-wmt14-en-de or veco-wmt14-en-fr.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         option("KEY=VALUE", "lr, epochs, steps, batch, length, warmup, seed, checkpoint_every, ...", "--set"),
@@ -193,7 +196,7 @@ def finetune(
 
     overrides = dict(_key_and_value(assignment) for assignment in set_ or [])
     check_finetuning_task(task)  # before the slow import of torch
-    check_overrides(task, grid, overrides)
+    check_overrides(task, grid, preset, overrides)
     check_data_folder(data)
     check_model(model)
     from crossling.core.distributed import is_main_process, process_group
@@ -212,6 +215,7 @@ def finetune(
             directions=directions,
             from_scratch=from_scratch,
             checkpoints=checkpoints,
+            preset=preset,
             **overrides,
         )
         if not is_main_process():

@@ -68,6 +68,7 @@ def finetune(
     directions: str | Sequence[str] | None = None,
     from_scratch: bool = False,
     checkpoints: str | None = None,
+    preset: str | None = None,
     **overrides: Any,
 ) -> list[ScoreRow]:
     """Fine-tune a model once per seed and score it in every language.
@@ -89,7 +90,8 @@ def finetune(
         from_scratch: Of `translation`: use the shape of the model, and random weights.
         checkpoints: Fine-tune these checkpoints of the run `model`, each into `out`/step-STEP: `all`, or steps such as
             `1000,2000`. Rows have `step` and `flops`, and a report shows them as a curve.
-        **overrides: Settings that replace the defaults of the data set, such as `lr=1e-5` or `steps=500`.
+        preset: Of `translation`: settings of a paper, `veco-wmt14-en-de` or `veco-wmt14-en-fr`.
+        **overrides: Settings that replace the defaults or those of a preset, such as `lr=1e-5` or `steps=500`.
 
     Returns:
         The rows of scores.jsonl.
@@ -102,8 +104,8 @@ def finetune(
         >>> finetune("runs/veco", "translation", "multi30k", "mt", directions="en-de,de-en")
     """
     model, data, out = os.fspath(model), Path(data), Path(out)
-    if task != TRANSLATION and (directions is not None or from_scratch):
-        raise BadInput(f"task={task}: directions and from_scratch belong to {TRANSLATION}. Omit them.")
+    if task != TRANSLATION and (directions is not None or from_scratch or preset is not None):
+        raise BadInput(f"task={task}: directions, from_scratch and preset belong to {TRANSLATION}. Omit them.")
     if task == TRANSLATION and checkpoints is not None:
         raise BadInput(f"task={task}: it has no checkpoints. Omit them.")
     _check_options(task, seeds, setting=setting, selection=selection, grid=grid, plug_in=plug_in)
@@ -115,7 +117,14 @@ def finetune(
         scores.check_scores_folder(out)
     if task == TRANSLATION:
         return train_translators(
-            model, data, out, directions=directions, seeds=seeds, from_scratch=from_scratch, overrides=overrides
+            model,
+            data,
+            out,
+            directions=directions,
+            seeds=seeds,
+            from_scratch=from_scratch,
+            preset=preset,
+            overrides=overrides,
         )
     check_finetuning_task(task)
     dataset = get_dataset(task)

@@ -201,9 +201,13 @@ def test_commands_train_and_score_a_translator(encoder: Path, data: Path, tmp_pa
         str(data),
         "-o",
         out,
+        "--preset",
+        "veco-wmt14-en-de",
     ]
     done = CliRunner().invoke(app, [*command, *options], catch_exceptions=False)
     assert done.exit_code == 0
+    stored = json.loads((tmp_path / "mt" / "translator.json").read_text())["hyperparameters"]
+    assert (stored["warmup"], stored["average"], stored["clip"], stored["steps"]) == (16_000, 10, 0.1, 2)
     assert "sacrebleu: nrefs:1|case:mixed|eff:no|tok:13a" in done.output
     again = CliRunner().invoke(
         app, ["evaluate", out, "--task", "translation", "--data", str(data), "--recompute", "--json"]

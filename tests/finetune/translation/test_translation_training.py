@@ -174,7 +174,7 @@ def test_bad_input_is_refused_before_anything_is_written(
 
 
 def test_options_of_translation_are_refused_elsewhere(encoder: Path, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="task=xnli: directions and from_scratch belong to translation"):
+    with pytest.raises(BadInput, match="task=xnli: directions, from_scratch and preset belong to translation"):
         finetune(encoder, "xnli", data, tmp_path / "mt", directions="en-de")
     with pytest.raises(BadInput, match=r"needs a translator. Train and score one"):
         evaluate(encoder, ["translation"], data)

@@ -24,7 +24,7 @@ import torch
 
 from crossling.core.distributed import all_reduce_sum, is_main_process, lock_run_output, process_group
 from crossling.core.errors import BadInput
-from crossling.finetune.finetune_settings import TRANSLATION_ALIASES, TranslationSettings, format_overrides, override
+from crossling.finetune.finetune_settings import TranslationSettings, format_overrides, translation_settings
 from crossling.finetune.supervised_training import (
     PROBE,
     ModelTraining,
@@ -61,14 +61,14 @@ def train_translators(
     seeds: int,
     from_scratch: bool,
     overrides: Mapping[str, Any],
+    preset: str | None = None,
 ) -> list[ScoreRow]:
     """Train one translator per seed and score it in every direction. See `crossling.finetune`."""
     if directions is None:
         raise BadInput("task translation: it needs directions, for instance en-de,de-en.")
     parsed = parse_directions(directions)
     check_sacrebleu(target_languages(parsed))
-    assignments = format_overrides(overrides)
-    settings = override(TranslationSettings(), assignments, "translation settings", TRANSLATION_ALIASES)
+    settings = translation_settings(preset, format_overrides(overrides))
     with process_group(), lock_run_output(out):
         text = read_parallel_text(data, parsed)
         if settings.patience is not None and not text.dev:
