@@ -346,9 +346,8 @@ class Encoder:
         if not all(sides):
             return []
         one, other = (mining.VectorRows.all(self.encode(side, layer=layer, pooling=pooling)) for side in sides)
-        neighbors = mining.find_neighbors(one, other, k, device=self.model.device)
-        pairs = mining.retrieve_pairs(*neighbors, margin, retrieval)
-        return list(mining.iter_pairs(pairs, sides[0], sides[1], threshold))
+        near = mining.find_neighbors(one, other, k, device=self.model.device)
+        return list(mining.iter_pairs(mining.retrieve_pairs(*near, margin, retrieval), sides[0], sides[1], threshold))
 
     def check_cross_attention(self) -> None:
         """Check that the model has cross-attention to plug in.

@@ -157,11 +157,13 @@ class AttentionRecord(NamedTuple):
     cross: list[Any]
 
 
-def _attend(recorded: list[Tensor] | None, *inputs: Any, **options: Any) -> Tensor:
+def _attend(
+    recorded: list[Tensor] | None, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any
+) -> Tensor:
     """Compute attention, and append its weights to `recorded` if it is given."""
     if recorded is None:
-        return compute_attention(*inputs, **options)
-    context_BLHK, weights_BHLT = attention_with_weights(*inputs, **options)
+        return compute_attention(query, key, value, **options)
+    context_BLHK, weights_BHLT = attention_with_weights(query, key, value, **options)
     recorded.append(weights_BHLT)
     return context_BLHK
 

@@ -359,10 +359,7 @@ class CrosslingModel(CrosslingPreTrainedModel):
         if self.final_norm is not None and len(states) > len(self.blocks):
             states[-1] = self.final_norm(states[-1])
         all_states = tuple(states) if output_hidden_states else None
-        output = BaseModelOutputWithCrossAttentions(
-            last_hidden_state=states[-1],
-            hidden_states=all_states,
-            attentions=None if record is None else tuple(record.own),
-            cross_attentions=tuple(record.cross) if record is not None and record.cross else None,
-        )
+        attentions: Any = None if record is None else tuple(record.own)
+        cross_attentions: Any = tuple(record.cross) if record is not None and record.cross else None
+        output = BaseModelOutputWithCrossAttentions(states[-1], all_states, attentions, cross_attentions)  # type: ignore[arg-type]
         return output.to_tuple() if return_dict is False else output

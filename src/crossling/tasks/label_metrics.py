@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import takewhile
 from operator import eq
 
 import numpy as np
@@ -127,12 +126,13 @@ def find_chunks(tags: Sequence[str]) -> set[Chunk]:
 
 def find_strict_chunks(tags: Sequence[str]) -> set[Chunk]:
     """Return the chunks of a sentence in the scheme IOB2."""
-    chunks = set()
+    tags, chunks = list(tags), set()
     for first, tag in enumerate(tags):
         if tag.startswith("B-"):
-            kind = tag.removeprefix("B-")
-            rest = takewhile(f"I-{kind}".__eq__, tags[first + 1 :])
-            chunks.add((kind, first, first + sum(1 for _ in rest)))
+            kind, last = tag.removeprefix("B-"), first
+            while tags[last + 1 : last + 2] == [f"I-{kind}"]:
+                last += 1
+            chunks.add((kind, first, last))
     return chunks
 
 
