@@ -19,7 +19,20 @@ NAMES = [
     *("Recipe", "Rules", "Shards", "Share", "Translator", "TunedModel", "Vocabulary"),
     *("CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "XLCo", "ModelShape", "OptimizerSettings", "Sampling"),
     *("ClassificationExample", "MinedPair", "QAExample", "TaggingExample"),
-    *("align", "audit", "bench", "check", "clean", "demo", "encode_file", "evaluate", "export", "finetune", "lab"),
+    *(
+        "align",
+        "attention_map",
+        "audit",
+        "bench",
+        "check",
+        "clean",
+        "demo",
+        "encode_file",
+        "evaluate",
+        "export",
+        "finetune",
+        "lab",
+    ),
     *("load", "mine", "plan", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
 ]
 # Packages and modules with the name of a public function.

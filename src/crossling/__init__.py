@@ -39,6 +39,7 @@ if _TYPE_CHECKING:
     from crossling.finetune.translation.translator import Translator as Translator
     from crossling.finetune.tuned_model import TunedModel as TunedModel
     from crossling.inference.align_file import align as align
+    from crossling.inference.attention_map import attention_map as attention_map
     from crossling.inference.encode_file import encode_file as encode_file
     from crossling.inference.load import load as load
     from crossling.inference.mining import MinedPair as MinedPair
@@ -100,6 +101,7 @@ _HOMES = {
     "Vocabulary": "vocabulary.vocabulary",
     "XLCo": "objectives.contrastive",
     "align": "inference.align_file",
+    "attention_map": "inference.attention_map",
     "audit": "audit",
     "bench": "bench",
     "check": "cleaning.check",
