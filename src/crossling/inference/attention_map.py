@@ -86,8 +86,8 @@ def attention_map(
     weights = output.cross_attentions if has_cross else getattr(output, "attentions", None)
     if not weights or weights[layer - 1] is None:
         raise BadInput(f"{encoder.name}: the model does not return its attention weights. Give another model.")
-    tokens = (encoder.tokenizer.convert_ids_to_tokens(ids) for ids in inputs)
-    return AttentionMap(*tokens, weights[layer - 1][0].float().mean(0).cpu().numpy())
+    tokens = [[*encoder.tokenizer.convert_ids_to_tokens(ids)] for ids in inputs]
+    return AttentionMap(tokens[0], tokens[1], weights[layer - 1][0].float().mean(0).cpu().numpy())
 
 
 @contextmanager
