@@ -33,7 +33,9 @@ def test_rows_of_start_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(arguments: Sequence[str | Path], pattern: str, environment: dict[str, str]) -> CommandStart:
         line, seconds = "0-0", 1.0
         if pattern == "first step after":
-            line = "run: first step after 9.0 s (4.0 s before training, 2.0 s loading data, 3.0 s in the step)"
+            line = (
+                "crossling: note: first step after 9.0 s (4.0 s before training, 2.0 s loading data, 3.0 s in the step)"
+            )
             seconds = 9.0
             caches.append(environment["TORCHINDUCTOR_CACHE_DIR"])
             out = str(arguments[-1])

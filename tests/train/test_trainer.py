@@ -76,14 +76,13 @@ def test_throughput_loader_wait_and_time(full_recipe: Recipe, shards: Shards, tm
 
 
 @pytest.mark.usefixtures("clock")
-def test_time_to_the_first_step_is_reported_once(
-    full_recipe: Recipe, shards: Shards, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_time_to_the_first_step_is_reported_once(full_recipe: Recipe, shards: Shards, tmp_path: Path) -> None:
     recipe = full_recipe.set(["steps=2", "optimizer.warmup=1"])
-    pretrain(recipe, shards, tmp_path / "run", probe=lambda _: {"x": 1.0}, started=-2.0)
-    [line] = [line for line in capsys.readouterr().err.splitlines() if "first step" in line]
+    with pytest.warns(UserWarning, match="first step") as notes:
+        pretrain(recipe, shards, tmp_path / "run", probe=lambda _: {"x": 1.0}, started=-2.0)
+    [line] = [str(note.message) for note in notes if "first step" in str(note.message)]
     # 2 s before the call, and 100 s of the first probe
-    assert line == "run: first step after 106.0 s (102.0 s before training, 3.0 s loading data, 1.0 s in the step)"
+    assert line == "first step after 106.0 s (102.0 s before training, 3.0 s loading data, 1.0 s in the step)"
 
 
 @pytest.mark.usefixtures("clock")

@@ -7,6 +7,7 @@ FLOPs are counted in two conventions (docs/research/scaling.md). `full` counts a
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from torch import Tensor
 
 from crossling.core.distributed import all_reduce_sum, is_main_process, world_size
 from crossling.core.hardware import device_name, local_accelerator
-from crossling.core.progress import print_status
 
 ROW_WEIGHT = 0.2  # of the newest row in the mean step time, which becomes a mean of about five rows
 
@@ -164,11 +164,10 @@ class EtaMeter:
         self.counts |= {event: state["counts"].get(event, 0) for event in self.every}
 
 
-def print_first_step(run: str, started: float, begin: float, waited: float, device: torch.device) -> None:
-    """Print the seconds from the start of a command to the end of its first step, and their parts.
+def report_first_step(started: float, begin: float, waited: float, device: torch.device) -> None:
+    """Report the seconds from the start of a command to the end of its first step, and their parts.
 
     Args:
-        run: Name of the run.
         started: Time when the command started.
         begin: Time when the step began.
         waited: Seconds that were waited for its data before.
@@ -180,7 +179,7 @@ def print_first_step(run: str, started: float, begin: float, waited: float, devi
         now = time.perf_counter()
         step = f"{now - begin:.1f} s in the step{' with compilation' if device.type == 'cuda' else ''}"
         parts = f"{begin - waited - started:.1f} s before training, {waited:.1f} s loading data, {step}"
-        print_status(f"{run}: first step after {now - started:.1f} s ({parts})")
+        warnings.warn(f"first step after {now - started:.1f} s ({parts})", stacklevel=4)
 
 
 @dataclass(frozen=True, kw_only=True)

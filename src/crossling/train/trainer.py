@@ -24,7 +24,7 @@ from crossling.objectives.training_network import Network
 from crossling.train.checkpoint import Checkpoints, Retention, list_checkpoints
 from crossling.train.choices import Parallel
 from crossling.train.health import CollapseMonitor, DiscriminatorGuard, most_frequent_token_share
-from crossling.train.meters import EtaMeter, MetricsAccumulator, RareEvent, TrainingCost, print_first_step
+from crossling.train.meters import EtaMeter, MetricsAccumulator, RareEvent, TrainingCost, report_first_step
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.parallel import ParallelNetwork, autocast
 from crossling.train.resampling import Resampling
@@ -205,7 +205,7 @@ class Trainer:
         begin = time.perf_counter()
         self.metrics.add(self.train_step.run(self.step, work, counts, tokens), waited)
         if self.started is not None:
-            print_first_step(self.run.path.name, self.started, begin, waited, self.device)
+            report_first_step(self.started, begin, waited, self.device)
             self.started = None
         self.step += 1
         self.cost.tokens += tokens
