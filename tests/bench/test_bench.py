@@ -17,6 +17,7 @@ from crossling.bench import bench_attention as bench_head
 from crossling.bench import workload as timing
 from crossling.bench.train_timing import RandomShards, measure_speed, scale_recipe, step_flops
 from crossling.bench.workload import CPU_SHAPE, BenchRow, BenchSetup, Measurement, Timing, compare, time_work
+from crossling.cli import research_commands
 from crossling.core.errors import BadInput, Failed
 from crossling.model.model_shape import SIZES
 
@@ -74,19 +75,7 @@ def test_benchmark_yields_its_rows(name: str) -> None:
 
 
 def test_every_benchmark_is_tested() -> None:
-    assert [*BENCHES] == [
-        "step",
-        "short-steps",
-        "fp8",
-        "recipes",
-        "attention",
-        "head",
-        "data",
-        "encode",
-        "evaluate",
-        "growth",
-        "start-up",
-    ]
+    assert [*BENCHES] == [*research_commands.BENCHES]
     assert {*BENCHES} == {*ROWS, "data", "start-up"}
 
 

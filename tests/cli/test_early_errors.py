@@ -35,6 +35,20 @@ CASES = [
     ("plan xlm_e --shards absent --hours 2", "absent: no shards found"),
     ("finetune . --task xnli --data . -o out --set lrr=1", "lrr: there is no 'lrr'"),
     ("finetune . --task translation --directions a-b --data . -o out --set lrr=1", "lrr: there is no 'lrr'"),
+    ("lab synthetik -o out", "synthetik: neither a plan that ships nor a .json file; did you mean 'synthetic'?"),
+    ("lab synthetic -o out --only xml", "only=xml: there is no such run in plan synthetic"),
+    ("lab papers -o out --shards absent --data .", "absent: no shards found"),
+    ("lab papers -o out --shards SHARDS --data absent", "absent: no such folder"),
+    ("bench stepp", "stepp: no such benchmark; did you mean 'step'?"),
+    ("bench step --size bas", "size=bas: no such size; did you mean 'base'?"),
+    ("evaluate --task tatoba --data .", "task=tatoba: no such task; did you mean 'tatoeba'?"),
+    ("audit absent", "absent: no such folder"),
+    ("export absent -o out", "absent: no such folder"),
+    ("translate absent text", "absent: no such folder"),
+    ("align absent", "absent: no such file"),
+    ("align absent --model ./absent", "./absent: no such folder"),
+    ("embed absent -o out", "absent: no such file"),
+    ("mine absent absent", "absent: no such file"),
 ]
 
 

@@ -64,8 +64,13 @@ def check_model(model: str | None) -> None:
 
 def check_data_folder(data: Path) -> None:
     """Check that a folder of data exists."""
-    if not data.is_dir():
-        raise BadInput(f"{data}: no such folder. Give the folder that holds the data.")
+    check_folder(data, "Give the folder that holds the data.")
+
+
+def check_folder(folder: Path, fix: str) -> None:
+    """Check before the slow import of torch that a folder exists."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder. {fix}")
 
 
 def check_recipe(

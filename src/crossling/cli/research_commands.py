@@ -15,14 +15,20 @@ from rich.table import Table
 
 import crossling as xl
 from crossling.cli.closing import finish, this_command, unused
-from crossling.cli.options import Json, Out, OutFile, Seed, argument, flag, option
+from crossling.cli.options import Json, Out, OutFile, Seed, argument, check_data_folder, check_folder, flag, option
 from crossling.cli.score_tables import print_means
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, suggestion
 from crossling.core.progress import format_duration, print_status
 
 if TYPE_CHECKING:
     from crossling.audit.ranking import RankedCorpus
     from crossling.bench.bench_results import BenchResults
+
+# Names of crossling.bench.BENCHES, whose import takes seconds.
+BENCHES = (
+    *("step", "short-steps", "fp8", "recipes", "attention", "head"),
+    *("data", "encode", "evaluate", "growth", "start-up"),
+)
 
 
 def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
@@ -61,7 +67,16 @@ def lab(
 
     Example: crossling lab papers -o lab --shards shards --data data --minutes 25
     """
-    comparison = xl.lab(plan, out, shards, data, only=None if only is None else only.split(","), minutes=minutes)
+    from crossling.data.shards import Shards
+    from crossling.lab.lab_plan import read_plan
+
+    runs = None if only is None else only.split(",")
+    read_plan(plan).check_names(runs or ())  # before the slow import of torch
+    if shards is not None:
+        Shards.open(shards)
+    if data is not None:
+        check_data_folder(data)
+    comparison = xl.lab(plan, out, shards, data, only=runs, minutes=minutes)
     if json_:
         print(json.dumps(comparison))
         return
@@ -121,7 +136,11 @@ def audit(
     Example: crossling audit run --shards shards -o audit.json
     """
     from crossling.core.files import write_json
+    from crossling.data.shards import Shards
 
+    check_folder(run, "Give a folder that crossling pretrain wrote.")
+    if shards is not None:
+        Shards.open(shards)
     groups = xl.audit(run, shards)
     if out is not None:
         write_json(out, [group.dump() for group in groups])
@@ -167,10 +186,7 @@ def _print_groups(title: str, groups: Sequence[RankedCorpus]) -> None:
 def bench(
     names: Annotated[
         list[str] | None,
-        argument(
-            "[NAME]...",
-            "step, short-steps, fp8, recipes, attention, head, data, encode, evaluate, growth, start-up [default: all]",
-        ),
+        argument("[NAME]...", f"{', '.join(BENCHES[:-1])} or {BENCHES[-1]}. [default: all]"),
     ] = None,
     corpora: Annotated[Path | None, option("FOLDER", "Text for `data`. [default: synthetic languages]")] = None,
     size: Annotated[
@@ -186,6 +202,13 @@ def bench(
 
     Example: crossling bench step attention -o experiments/results/step.json
     """
+    from crossling.model.model_shape import SIZES
+
+    for name in names or ():  # before the slow import of torch
+        if name not in BENCHES:
+            raise BadInput(f"{name}: no such benchmark{suggestion(name, BENCHES)}")
+    if size is not None and size not in SIZES:
+        raise BadInput(f"size={size}: no such size{suggestion(size, SIZES)}")
     from crossling.bench.bench_results import BenchResults, figure
 
     if profile and (names or corpora):

@@ -21,6 +21,7 @@ from crossling.cli.options import (
     Size,
     argument,
     check_data_folder,
+    check_folder,
     check_model,
     check_recipe,
     flag,
@@ -262,6 +263,7 @@ def export(
 
     A small file: crossling export run -o exported --precision int8 --layers 6
     """
+    check_folder(run, "Give a folder that crossling pretrain wrote.")
     written = xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers)
     print(written)
     program = f"import crossling as xl; print(xl.load({str(written)!r}).encode(['a sentence', 'ein Satz']).shape)"

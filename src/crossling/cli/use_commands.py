@@ -9,7 +9,7 @@ from typing import Annotated
 
 import crossling as xl
 from crossling.cli.closing import finish, python_command, this_command, unused
-from crossling.cli.options import Json, Layer, Model, Pooling, argument, check_model, flag, option
+from crossling.cli.options import Json, Layer, Model, Pooling, argument, check_folder, check_model, flag, option
 from crossling.core.errors import BadInput
 
 GOOD_MARGIN = 1.05  # threshold of ratio margins above which most pairs are translations
@@ -132,6 +132,9 @@ def translate(
 
     Example: crossling translate mt sentences.de --to en -o sentences.en
     """
+    check_folder(translator, "Train the model with crossling finetune MODEL --task translation.")
+    if str(text) != "-":
+        _check_files(text)
     from crossling.finetune.translation.translate import read_source_lines, stream
 
     model = xl.Translator.load(translator)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from crossling.core.errors import BadInput, Failed, Interrupted, suggestion
+from crossling.core.errors import BadInput, Failed, Interrupted
 from crossling.core.files import write_json
 from crossling.core.locks import OutputInUse, lock_file, output_lock
 from crossling.core.progress import print_status
@@ -103,9 +103,7 @@ def lab(
 
 
 def _check_arguments(plan: LabPlan, only: Sequence[str] | None, minutes: float | None) -> None:
-    for name in only or ():
-        if name not in plan.runs:
-            raise BadInput(f"only={name}: there is no such run in plan {plan.name}{suggestion(name, plan.runs)}")
+    plan.check_names(only or ())
     if minutes is not None and not minutes > 0:
         raise BadInput(f"minutes={minutes:g}: expected more than 0.")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -134,6 +134,12 @@ class LabPlan(PlanFile):
         recipe = recipe.set(common).set(each for each in run_plan.set if each not in switches)
         return recipe.replace(seed=seed, **({"steps": self.steps} if self.steps else {}))
 
+    def check_names(self, runs: Iterable[str]) -> None:
+        """Raise BadInput if the plan has no run of one of these names."""
+        for name in runs:
+            if name not in self.runs:
+                raise BadInput(f"only={name}: there is no such run in plan {self.name}{suggestion(name, self.runs)}")
+
     def differences(self, claim: PaperClaim) -> list[str]:
         """Return the settings in which the two runs of a claim differ, and objectives that only one of them has."""
         better, worse = (

@@ -22,7 +22,6 @@ from functools import lru_cache
 from operator import eq
 
 import numpy as np
-from scipy.stats import rankdata
 
 from crossling.core.errors import BadInput
 
@@ -59,6 +58,8 @@ def pearson_statistics(gold: Sequence[float], predicted: Sequence[float], langua
 
 def spearman_statistics(gold: Sequence[float], predicted: Sequence[float], language: str) -> np.ndarray:  # noqa: ARG001
     """Return the moments of the ranks in the whole set. In a bootstrap sample, examples keep these ranks."""
+    from scipy.stats import rankdata  # slow to import, and many modules import this one
+
     return _moments(rankdata(_to_numbers(gold)), rankdata(_to_numbers(predicted)))
 
 

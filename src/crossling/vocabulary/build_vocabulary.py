@@ -12,7 +12,7 @@ import numpy as np
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.locks import output_lock
 from crossling.corpora.corpus import Corpora, open_corpora
-from crossling.vocabulary import reuse_vocabulary, text_normalization, vocap
+from crossling.vocabulary import text_normalization, vocap
 from crossling.vocabulary.unigram import (
     CHARACTERS_PER_ENTRY,
     SAMPLE_CHARACTERS,
@@ -83,6 +83,8 @@ def vocab(
     }
     _check_earlier(out, settings)
     with output_lock(out):
+        from crossling.vocabulary import reuse_vocabulary  # it imports transformers
+
         entries = size or 0  # never 0 where it is used
         base = reuse_vocabulary.load_vocabulary(from_) if from_ is not None else None
         statistics = collect_statistics(corpora)
