@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from crossling.data.batches import Batches
 from crossling.data.packing import Batch
 from crossling.data.shards import Shards
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.gather import gather_positions
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.objectives import MRTD, TRTD, Network

@@ -17,7 +17,7 @@ from crossling.corpora.corpus import Corpora
 from crossling.demo import WITH, WITHOUT, demo
 from crossling.evaluate.evaluate import evaluate
 from crossling.inference.sentence_encoder import Encoder
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import SIZES
 from crossling.synthetic import synth
 from crossling.synthetic.task_folders import ExampleCounts

@@ -28,7 +28,7 @@ from crossling.core.errors import BadInput
 from crossling.export import export
 from crossling.inference.load import load
 from crossling.model.convert import from_huggingface
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 from crossling.objectives import Network
 from crossling.recipes import RECIPES

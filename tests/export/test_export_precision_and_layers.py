@@ -18,7 +18,7 @@ from crossling.core.errors import BadInput
 from crossling.export import export
 from crossling.inference.load import load
 from crossling.inference.pooling import normalize_vectors
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.recipes.network import load_run
 from crossling.vocabulary.reuse_vocabulary import load_vocabulary
 from crossling.vocabulary.vocabulary import Vocabulary

@@ -115,7 +115,7 @@ def test_classes_of_an_imported_crossling_are_used(train: Train, tmp_path: Path)
     folder = export(train("xlm_e"), tmp_path / "exported", standalone=True)
     for trust in (False, True):
         model = AutoModel.from_pretrained(folder, trust_remote_code=trust)
-        assert type(model).__module__ == "crossling.model.encoder"
+        assert type(model).__module__ == "crossling.model.encoder_model"
 
 
 def test_import_crossling_registers_the_models(train: Train, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from tests.tiny_encoder import LETTERS, make_word_tokenizer
 
 WORDS = ["red", "blue", "green", "dog", "cat", "bird", "runs", "sleeps", "sings", "where", "what", "the", "old"]

@@ -8,7 +8,7 @@ from crossling.core.errors import BadInput
 from crossling.inference.attention_map import attention_map
 from crossling.inference.sentence_encoder import Encoder
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from tests.tiny_encoder import make_tokenizer
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration, encoder_decoder_from_encoder
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import LMHead
 
 SHAPE: dict[str, Any] = {

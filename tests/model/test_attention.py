@@ -10,7 +10,7 @@ from transformers.models.wavlm.modeling_wavlm import WavLMAttention
 
 from crossling.model.attention import PositionBias, SelfAttention
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.position import RelativePositionTable
 
 WIDTH = 16

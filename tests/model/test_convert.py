@@ -23,7 +23,7 @@ from crossling.core.errors import BadInput
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import FAMILIES, ConvertedModel, from_huggingface, to_huggingface
 from crossling.model.embedding import DisentangledEmbedding
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining, LMHead, RTDHead
 
 SHAPE: dict[str, Any] = {

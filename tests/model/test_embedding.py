@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import DisentangledEmbedding, couple_token_tables
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import TokenTable
 
 

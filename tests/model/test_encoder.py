@@ -16,7 +16,8 @@ from transformers import AutoModel
 from crossling.model import attention
 from crossling.model import encoder as encoder_module
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import Block, CrosslingModel
+from crossling.model.encoder import Block
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import LMHead, RTDHead
 from crossling.model.model_shape import SIZES
 from crossling.model.position import relative_position_bucket

@@ -17,8 +17,8 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM
 from crossling.core.errors import BadInput
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import DisentangledEmbedding
-from crossling.model.encoder import CrosslingModel
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration, encoder_decoder_from_encoder
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.pretrained import load_pretrained
 from tests.objectives import slow
 

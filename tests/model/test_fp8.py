@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from crossling.core.errors import BadInput
 from crossling.model import fp8
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel, FeedForward
+from crossling.model.encoder import FeedForward
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.fp8 import Fp8Linear, Fp8Rows, require_fp8
 
 TOKENS, INPUTS, OUTPUTS = 24, 32, 48

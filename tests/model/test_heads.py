@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 
 SHAPE = CrosslingConfig(

@@ -16,7 +16,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 
 from crossling.core.errors import BadInput
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM
 from crossling.model.int8 import dequantize, quantize
 from crossling.model.pretrained import load_pretrained

@@ -13,7 +13,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from crossling.model.auto_classes import AUTO_CLASSES
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.lazy_registration import AutoConfigFinder, ConfigPlaceholder, register_lazily
 from tests.tiny_encoder import make_tokenizer
 

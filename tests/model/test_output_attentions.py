@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 from crossling.model.attention import compute_attention
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 from crossling.model.task_heads import CrosslingForQuestionAnswering, CrosslingForSequenceClassification
 

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 
 AUTO = [
     AutoModelForSequenceClassification,

@@ -15,7 +15,7 @@ from torch import Tensor
 from crossling.data.batches import CorruptedExamples, TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import Network, PretrainingObjective, XLCo
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from crossling.model.embedding import DisentangledEmbedding
-from crossling.model.encoder import Block, CrosslingModel
+from crossling.model.encoder import Block
+from crossling.model.encoder_model import CrosslingModel
 
 
 def states(model: CrosslingModel, ids_L: Tensor, paired_TD: Tensor | None = None) -> list[Tensor]:

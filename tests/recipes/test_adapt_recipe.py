@@ -12,7 +12,7 @@ import pytest
 from crossling.core.errors import BadInput
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import ConvertedModel
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.recipes import RECIPES, RTD_LR_FACTOR, adapt_recipe, get_recipe
 from crossling.recipes.initial_model import InitialModel
 from crossling.vocabulary.vocabulary import Vocabulary

@@ -15,7 +15,7 @@ from crossling.core import hardware
 from crossling.core.errors import BadInput, Interrupted
 from crossling.data.batches import Batches, StepWork
 from crossling.data.shards import Shards
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.fp8 import Fp8Linear
 from crossling.planning import plan
 from crossling.recipes import infoxlm, veco, xlm_e

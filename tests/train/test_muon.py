@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from crossling.core.distributed import rank
 from crossling.core.errors import BadInput, Interrupted
 from crossling.data.shards import Shards
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe

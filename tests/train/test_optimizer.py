@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import ModelShape, TokenTable
 from crossling.objectives import MRTD, Network
 from crossling.train.optimizer import OptimizerSettings

@@ -16,7 +16,7 @@ from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import remap_rows
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.vocabulary.reuse_vocabulary import extend, map_tokens, trim
 from crossling.vocabulary.vocabulary import PAD, UNK, Vocabulary
 

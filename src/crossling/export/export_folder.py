@@ -36,7 +36,7 @@ from crossling.model import heads
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import to_huggingface
 from crossling.model.embedding import DisentangledEmbedding
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 from crossling.model.int8 import quantize
 from crossling.objectives import Network

@@ -15,7 +15,7 @@ from crossling.core.files import template_environment
 from crossling.core.progress import format_count, format_duration
 from crossling.evaluate.retrieval import group_by_paper_list
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import SIZES
 from crossling.recipes import RECIPES, get_recipe
 from crossling.recipes.recipe import OBJECTIVES, Recipe

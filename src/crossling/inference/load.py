@@ -13,7 +13,7 @@ from crossling.core.errors import BadInput, first_line
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
 from crossling.inference.sentence_encoder import Encoder
 from crossling.inference.word_links import first_id
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import LMHead
 from crossling.model.pretrained import load_pretrained, load_tokenizer
 from crossling.objectives import Network

@@ -8,8 +8,8 @@ from __future__ import annotations
 import transformers
 
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 from crossling.model.task_heads import (
     CrosslingForMultipleChoice,

@@ -22,7 +22,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from crossling.core.errors import BadInput
 from crossling.core.hub import WEIGHT_FILES, get_model_folder
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import LMHead, RTDHead
 from crossling.model.pretrained import load_pretrained, load_pretrained_config
 

@@ -1,4 +1,4 @@
-"""Transformer encoder as a Hugging Face model.
+"""Transformer encoder: embeddings, blocks and the network of them.
 
 Layer 0 is the output of the embeddings. Layer k is the output of block k.
 """
@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
-from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithCrossAttentions
 
 from crossling.model.attention import (
@@ -28,10 +27,9 @@ from crossling.model.attention import (
     uses_attention_kernel,
 )
 from crossling.model.config import CrosslingConfig
-from crossling.model.embedding import DisentangledEmbedding, init_weights
+from crossling.model.embedding import DisentangledEmbedding
 from crossling.model.fp8 import Fp8Linear
 from crossling.model.gather import gather_positions
-from crossling.model.int8 import Int8LoadingMixin
 from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import RelativePositionTable
 
@@ -216,35 +214,25 @@ def _choose_stored(_: Any, operator: Any, *_args: Any, **_options: Any) -> Check
 _selective_contexts = partial(create_selective_checkpoint_contexts, _choose_stored)
 
 
-class CrosslingPreTrainedModel(Int8LoadingMixin, PreTrainedModel):
-    """Base class of all crossling models: initial weights, loading and saving."""
-
-    config: CrosslingConfig
-    config_class = CrosslingConfig
-    base_model_prefix = "encoder"
-    supports_gradient_checkpointing = True
-    _no_split_modules = ["Block"]  # noqa: RUF012 - as Hugging Face names it
-
-    def _init_weights(self, module: nn.Module) -> None:
-        init_weights(module, self.config.initializer_range)
-
-
-class CrosslingModel(CrosslingPreTrainedModel):
+class EncoderNetwork(nn.Module):
     """Transformer encoder with gated relative position bias, without a head.
 
-    Args:
-        config: Configuration. The weights are initialized at random. Use `from_pretrained` to load weights.
+    `CrosslingModel` is this network as a model of `transformers`. Commands that only run an encoder use the network
+    alone: the import of `PreTrainedModel` takes as long as everything else that they import.
 
-    Example:
-        >>> from transformers import AutoModel, AutoTokenizer
-        >>> import crossling
-        >>> folder = crossling.bundled.folder()
-        >>> model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-        >>> states = model(**tokenizer("the white house", return_tensors="pt")).last_hidden_state
+    Args:
+        config: Configuration. The weights have no useful values yet.
     """
 
+    config: CrosslingConfig
+
     def __init__(self, config: CrosslingConfig) -> None:
-        super().__init__(config)
+        super().__init__()
+        self.config = config
+        self._build(config)
+
+    def _build(self, config: CrosslingConfig) -> None:
+        """Create the modules."""
         self.embeddings = Embeddings(config)
         distances = config.relative_buckets, config.relative_max_distance, config.num_attention_heads
         self.relative = RelativePositionTable(*distances) if config.relative_positions else None
@@ -254,7 +242,11 @@ class CrosslingModel(CrosslingPreTrainedModel):
         # Pre-norm leaves the sum of all branches without a norm. The heads need one last norm.
         has_norm = config.norm == "pre" and config.final_norm
         self.final_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps) if has_norm else None
-        self.post_init()
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return next(self.parameters()).device
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token table."""

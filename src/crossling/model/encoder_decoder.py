@@ -32,7 +32,8 @@ from crossling.model.attention import (
     uses_attention_kernel,
 )
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import Block, CrosslingModel, ResidualLayerNorm
+from crossling.model.encoder import Block, ResidualLayerNorm
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import IGNORE_INDEX, CrosslingLanguageModel, LMHead, token_loss
 
 SEED_OFFSET = 7_000_000  # added to the seed, so that new weights differ from those of an encoder with the same seed

@@ -13,7 +13,8 @@ from transformers.modeling_outputs import MaskedLMOutput, TokenClassifierOutput
 
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import init_weights
-from crossling.model.encoder import CrosslingModel, CrosslingPreTrainedModel, ResidualLayerNorm
+from crossling.model.encoder import ResidualLayerNorm
+from crossling.model.encoder_model import CrosslingModel, CrosslingPreTrainedModel
 from crossling.model.kernels.prediction import IGNORE_INDEX, TokenPrediction, predict
 
 

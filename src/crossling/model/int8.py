@@ -16,7 +16,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig
 from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
 VALUES, SCALE = ".int8", ".scale"
@@ -46,7 +46,7 @@ def dequantize(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, values in stored.items():
         if name.endswith(VALUES):
             weight = name.removesuffix(VALUES)
-            weights[weight] = values.float() * stored[weight + SCALE]
+            weights[weight] = values.float().mul_(stored[weight + SCALE])
         elif name.removesuffix(SCALE) + VALUES not in stored:
             weights[name] = values
     return weights
@@ -58,6 +58,8 @@ class Int8LoadingMixin:
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **options: Any) -> Self:
         """Load a model as `PreTrainedModel.from_pretrained` does, from 8-bit weights too."""
+        from transformers import PreTrainedModel  # a slow import; other functions of this module do not need it
+
         parent: Any = super()
         file = None if options.get("state_dict") is not None else _find_weights(pretrained_model_name_or_path, options)
         if file is None or not _holds_int8(file):

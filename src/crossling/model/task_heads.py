@@ -17,7 +17,7 @@ from transformers import modeling_outputs
 from transformers.modeling_outputs import BaseModelOutput
 
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel, CrosslingPreTrainedModel
+from crossling.model.encoder_model import CrosslingModel, CrosslingPreTrainedModel
 from crossling.model.heads import token_loss
 
 

@@ -39,7 +39,7 @@ from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from crossling.model.encoder import CrosslingModel
+    from crossling.model.encoder_model import CrosslingModel
     from crossling.objectives.training_network import Network
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs

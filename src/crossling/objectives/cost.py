@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from crossling.model.config import CrosslingConfig
-    from crossling.model.encoder import CrosslingModel
+    from crossling.model.encoder_model import CrosslingModel
 
 FORWARD_AND_BACKWARD = 3  # times the FLOPs of the forward pass
 

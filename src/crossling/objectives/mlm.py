@@ -34,7 +34,7 @@ from crossling.vocabulary.vocabulary import BOS, EOS, UNK
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from crossling.model.encoder import CrosslingModel
+    from crossling.model.encoder_model import CrosslingModel
     from crossling.model.kernels.prediction import TokenPrediction
     from crossling.objectives.training_network import Network
 

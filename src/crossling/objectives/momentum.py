@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from crossling.core.distributed import all_gather_rows
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 
 
 def build_key_encoder(encoder: CrosslingModel, layers: int) -> CrosslingModel:

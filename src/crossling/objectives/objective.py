@@ -19,7 +19,7 @@ from crossling.vocabulary.vocabulary import PAD
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from crossling.model.encoder import CrosslingModel
+    from crossling.model.encoder_model import CrosslingModel
     from crossling.objectives.training_network import Network
 
 ModuleBuilders = dict[str, Callable[[], "nn.Module"]]

@@ -30,7 +30,7 @@ from crossling.objectives.objective import ModuleBuilders, PretrainingObjective,
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from crossling.model.encoder import CrosslingModel
+    from crossling.model.encoder_model import CrosslingModel
     from crossling.model.kernels.prediction import TokenPrediction
     from crossling.objectives.training_network import Network
 
@@ -69,7 +69,7 @@ class MRTD(PretrainingObjective):
 
     def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:
         from crossling.model.embedding import couple_token_tables
-        from crossling.model.encoder import CrosslingModel
+        from crossling.model.encoder_model import CrosslingModel
         from crossling.model.heads import LMHead, RTDHead
 
         def generator() -> CrosslingModel:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 
 
 class Network(nn.Module):

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 
 from crossling.core.hardware import Accelerator
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.network import ObjectiveLoad
 from crossling.recipes.recipe import Recipe

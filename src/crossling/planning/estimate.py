@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from crossling.core.hardware import ACCELERATORS, GIB, Accelerator
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.kernels.prediction import CHUNK_BYTES
 from crossling.objectives import Network
 from crossling.planning.communication import tokens_at_once, waiting_seconds

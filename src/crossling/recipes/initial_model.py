@@ -25,7 +25,7 @@ from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import ConvertedModel, find_differences, from_huggingface
 from crossling.model.embedding import DisentangledEmbedding, remap_rows
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import CONFIG_NAMES
 from crossling.model.pretrained import LOCAL
 from crossling.objectives import Network

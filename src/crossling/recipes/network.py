@@ -11,7 +11,7 @@ import torch
 
 from crossling.data.batches import Batches
 from crossling.data.shards import Shards
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.recipe import Recipe

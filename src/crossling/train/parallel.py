@@ -20,7 +20,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from crossling.core.distributed import world_size
 from crossling.core.errors import BadInput
 from crossling.model.attention import uses_attention_kernel
-from crossling.model.encoder import Block, CrosslingModel, Embeddings
+from crossling.model.encoder import Block, Embeddings
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.fp8 import Fp8Linear
 from crossling.model.heads import RTDHead
 from crossling.objectives.training_network import Network

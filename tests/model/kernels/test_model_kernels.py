@@ -10,8 +10,8 @@ from torch import Tensor
 
 from crossling.model import attention, encoder, encoder_decoder
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration, encoder_decoder_from_encoder
+from crossling.model.encoder_model import CrosslingModel
 from crossling.train.parallel import compile_modules
 
 from .kernel_comparison import DEVICE, DTYPE, ON_GPU, assert_near, needs_kernels, soak

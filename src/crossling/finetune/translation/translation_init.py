@@ -17,8 +17,8 @@ from crossling.finetune.finetune_settings import TranslationSettings
 from crossling.finetune.translation.parallel_text import Direction, target_languages
 from crossling.finetune.translation.translator import TRANSLATOR_INFO, Translator, add_language_tags
 from crossling.inference.load import load_language_model
-from crossling.model.encoder import CrosslingModel
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration, encoder_decoder_from_encoder
+from crossling.model.encoder_model import CrosslingModel
 
 
 @dataclass(frozen=True, kw_only=True)
