@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from crossling.model.pretrained import model_fingerprint
+from crossling.model.fingerprint import model_fingerprint
 
 
 def make_module(width: int = 3) -> nn.Sequential:

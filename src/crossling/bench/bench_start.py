@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,13 @@ SENTENCES = 300  # of the corpus: two steps repeat them, which changes no time
 TIMES = 5  # runs of `align`; the median counts
 LIMIT = 150.0  # seconds of one command
 PARTS = re.compile(r"\(([\d.]+) s before training, ([\d.]+) s loading data, ([\d.]+) s in the step")
+# Small process between: the memory of a process that starts another would count as that of the other.
+METER = """
+import resource, subprocess, sys
+subprocess.call(sys.argv[1:])
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+"""
 FIRST_STEP = ["--set", "steps=2", "--set", "optimizer.warmup=1", "--set", "log_every=1"]
 CPU_SHAPE = ("layers", "width", "heads", "feed_forward", "generator_layers")
 CPU_STEP = ["mrtd.tokens=512", "trtd.tokens=512", "mrtd.length=64", "trtd.length=64"]
@@ -51,13 +59,14 @@ def start_command(arguments: Sequence[str | Path], pattern: str, environment: di
     """
     begin = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "crossling", *map(str, arguments)],
+        [sys.executable, "-c", METER, sys.executable, "-u", "-m", "crossling", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | environment,
+        start_new_session=True,
     )
-    timer = threading.Timer(LIMIT, process.kill)
+    timer = threading.Timer(LIMIT, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     found, lines = None, []
     assert process.stdout is not None
@@ -65,13 +74,13 @@ def start_command(arguments: Sequence[str | Path], pattern: str, environment: di
         lines.append(line.strip())
         if found is None and re.search(pattern, line):
             found = time.perf_counter() - begin
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    process.wait()
     timer.cancel()
     if found is None:
         raise RuntimeError(f"crossling {arguments[0]} printed no {pattern!r}, but: {' '.join(lines[-3:])}")
     [line, *_] = [line for line in lines if re.search(pattern, line)]
-    return CommandStart(found, line, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 2**20)
+    cpu_seconds, kilobytes = map(float, lines[-1].split())
+    return CommandStart(found, line, cpu_seconds, kilobytes / 2**20)
 
 
 def start_rows(at: BenchSetup) -> Iterator[BenchRow]:

@@ -33,7 +33,9 @@ def align(
     check_methods([method])
     check_model(model)
     _check_files(file)
-    for links in xl.align(xl.load(model), file, layer=layer, method=method):
+    from crossling.inference.load_network import load_network
+
+    for links in xl.align(load_network(model), file, layer=layer, method=method):
         print(json.dumps(links) if json_ else " ".join(f"{i}-{j}" for i, j in links))
 
 
@@ -56,8 +58,9 @@ def embed(
     check_model(model)
     _check_files(file)
     from crossling.inference.encode_file import read_vectors
+    from crossling.inference.load_network import load_network
 
-    written = xl.encode_file(xl.load(model), file, out, layer=layer, pooling=pooling, half=half)
+    written = xl.encode_file(load_network(model), file, out, layer=layer, pooling=pooling, half=half)
     rows, width = read_vectors(written).shape
     print(json.dumps({"out": str(written), "sentences": rows, "width": width}) if json_ else written)
     program = python_command(f"import numpy as np; print(np.load({str(written)!r}).shape)")
@@ -94,8 +97,10 @@ def mine(
     if not vectors:
         check_model(model)
     _check_files(first, second, *(vectors or ()))
+    from crossling.inference.load_network import load_network
+
     pairs = xl.mine(
-        None if vectors else xl.load(model),
+        None if vectors else load_network(model),
         first,
         second,
         layer=layer,

@@ -20,7 +20,7 @@ from crossling.evaluate.significance import TaskResult
 from crossling.evaluate.word_alignment import evaluate_word_alignment
 from crossling.finetune.finetune_scoring import check_tuned, evaluate_tuned
 from crossling.finetune.translation.translation_scoring import evaluate_translator
-from crossling.inference.load import as_encoder
+from crossling.inference.load_network import as_encoder
 from crossling.inference.sentence_encoder import Encoder
 from crossling.recipes.run_checkpoints import pretraining_cost, select_checkpoints
 from crossling.tasks import predictions, scores

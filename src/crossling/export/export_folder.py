@@ -53,7 +53,11 @@ AUTO_MAP = {
     "AutoModelForPreTraining": f"{ENTRY}.CrosslingForPreTraining",
 }
 _IMPORT = re.compile(r"^from crossling\.model\.(?:kernels\.)?(\w+) import", re.MULTILINE)
-_KERNEL = re.compile(r"^try:\n    from crossling\.model.*\nexcept .*\n    kernel = None.*\n", re.MULTILINE)
+_KERNEL = re.compile(
+    r"^if torch\.cuda\.is_available\(\):.*\n    with suppress.*\n        from crossling\.model.*\n"  # attention, blocks
+    r"|^try:\n    from crossling\.model.*\nexcept .*\n    kernel = None.*\n",  # prediction
+    re.MULTILINE,
+)
 
 
 def collect_sources() -> dict[str, str]:

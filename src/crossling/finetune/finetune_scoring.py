@@ -20,7 +20,7 @@ from crossling.core.progress import Progress, count_truncations
 from crossling.finetune.supervised_training import SCORES_FILE
 from crossling.finetune.task_type import Prediction
 from crossling.finetune.tuned_model import LANGUAGES_FOLDER, TUNED_INFO, InfoFile, TunedInfo, TunedModel, model_folder
-from crossling.model.pretrained import stored_fingerprint
+from crossling.model.fingerprint import stored_fingerprint
 from crossling.tasks import predictions, scores
 from crossling.tasks.bootstrap import bootstrap_interval
 from crossling.tasks.dataset import BenchmarkDataset

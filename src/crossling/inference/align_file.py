@@ -11,7 +11,7 @@ import numpy as np
 
 from crossling.core.errors import BadInput
 from crossling.inference.hidden_states import evaluation_mode, iter_states
-from crossling.inference.load import as_encoder
+from crossling.inference.load_network import as_encoder
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.inference.word_links import WordLinks, check_methods, join_word_pairs

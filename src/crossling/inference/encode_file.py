@@ -118,7 +118,7 @@ def encode_file(
     if path.is_dir():
         raise BadInput(f"{path}: this is a folder. Give a file name.")
     check_pooling(pooling)
-    from crossling.inference.load import as_encoder  # imports this module
+    from crossling.inference.load_network import as_encoder  # imports this module
 
     encoder, sentences = as_encoder(model), SentenceFile(Path(file))
     dtype = np.float16 if half else np.float32

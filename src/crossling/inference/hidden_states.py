@@ -7,16 +7,22 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crossling.core.errors import BadInput
 from crossling.core.progress import record_truncation
 from crossling.data.packing import batch_by_length
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from crossling.model.encoder import EncoderNetwork
+
+    Model = PreTrainedModel | EncoderNetwork
 
 TOKENS_PER_BATCH = 4096  # with padding; the states of 25 layers of a large model then take less than half a GiB
 
@@ -52,7 +58,7 @@ def evaluation_mode(model: nn.Module, mixed_precision: bool = False) -> Iterator
 
 
 def iter_states(
-    model: PreTrainedModel,
+    model: Model,
     ids: Sequence[list[int]],
     *,
     pad_id: int,
@@ -84,7 +90,7 @@ def _batches(lengths: Sequence[int], tokens: int, batch_size: int | None) -> Ite
             yield rows[start : start + size]
 
 
-def _pad(model: PreTrainedModel, ids: Sequence[list[int]], pad_id: int) -> dict[str, Tensor]:
+def _pad(model: Model, ids: Sequence[list[int]], pad_id: int) -> dict[str, Tensor]:
     lengths_B = np.array([len(row) for row in ids])
     valid_BL = np.arange(lengths_B.max()) < lengths_B[:, None]
     ids_BL = np.full(valid_BL.shape, pad_id)
@@ -115,7 +121,7 @@ def tokenize_sentences(
     return ids
 
 
-def probe_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, name: str) -> tuple[int, int]:
+def probe_encoder(model: Model, tokenizer: PreTrainedTokenizerFast, name: str) -> tuple[int, int]:
     """Return the number of layers and the width. Raise BadInput if tokens cannot attend to later ones."""
     special = set(tokenizer.all_special_ids)
     one, other = [token for token in range(len(tokenizer)) if token not in special][:2]
@@ -141,7 +147,7 @@ def probe_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, na
     return len(hidden) - 1, hidden[-1].shape[-1]
 
 
-def check_compatibility(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast | None, name: str) -> None:
+def check_compatibility(model: Model, tokenizer: PreTrainedTokenizerFast | None, name: str) -> None:
     """Raise BadInput if the model is an encoder-decoder, or the tokenizer does not fit it."""
     if tokenizer is None:
         raise BadInput(f"{name}: no tokenizer. Give the tokenizer that the model was trained with.")
@@ -155,7 +161,7 @@ def check_compatibility(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFa
         )
 
 
-def max_input_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> int:
+def max_input_length(model: Model, tokenizer: PreTrainedTokenizerFast) -> int:
     """Return the number of tokens that the model can read."""
     limit = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None) or 2**31)
     for name, module in model.named_modules():

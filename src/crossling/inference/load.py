@@ -60,11 +60,6 @@ def load(model: str | os.PathLike[str] | None = None, *, device: str | torch.dev
     return encoder
 
 
-def as_encoder(model: Encoder | str | os.PathLike[str]) -> Encoder:
-    """Return a loaded encoder, or load the one with this name."""
-    return model if isinstance(model, Encoder) else load(model)
-
-
 def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:
     """Load an encoder from a folder or by its Hub name, on the CPU."""
     name = os.fspath(model)

@@ -221,7 +221,7 @@ def mine(
     files = SentenceFile(Path(first)), SentenceFile(Path(second))
     with tempfile.TemporaryDirectory(prefix="crossling-mine-") as folder:
         if vectors is None and model is not None:
-            from crossling.inference.load import as_encoder  # imports this module
+            from crossling.inference.load_network import as_encoder  # imports this module
 
             encoder = as_encoder(model)
             layer = encoder.resolve_layer(layer)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress
@@ -30,9 +29,12 @@ from crossling.inference.hidden_states import (
 )
 from crossling.inference.pooling import check_pooling, normalize_vectors, pool, to_normalized_tensor
 from crossling.inference.word_links import WordLinks, WordPair, check_methods, extract_links, join_word_pairs
-from crossling.model.pretrained import model_fingerprint
+from crossling.model.fingerprint import model_fingerprint
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from crossling.inference.hidden_states import Model
     from crossling.inference.pooling import Vectors
 
 
@@ -62,7 +64,7 @@ class Encoder:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: Model,
         tokenizer: PreTrainedTokenizerFast,
         name: str,
         *,

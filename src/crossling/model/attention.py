@@ -8,6 +8,7 @@ with the bias and the mask as matrices.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -20,11 +21,10 @@ from crossling.model.gather import gather_positions
 from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import BiasGate, toeplitz_bias
 
-kernel: Any
-try:
-    from crossling.model.kernels import attention_op as kernel
-except (ImportError, AttributeError):  # Triton is missing or of another version
-    kernel = None
+kernel: Any = None
+if torch.cuda.is_available():  # elsewhere Triton would take 80 MB for nothing
+    with suppress(ImportError, AttributeError):  # Triton is missing or of another version
+        from crossling.model.kernels import attention_op as kernel
 
 HEAD_WIDTHS = (16, 32, 64, 128)  # that the kernel supports
 

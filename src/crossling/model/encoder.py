@@ -7,6 +7,7 @@ Layer 0 is the output of the embeddings. Layer k is the output of block k.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -33,11 +34,10 @@ from crossling.model.gather import gather_positions
 from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import RelativePositionTable
 
-kernel: Any
-try:
-    from crossling.model.kernels import residual_gelu as kernel
-except (ImportError, AttributeError):  # Triton is missing or of another version
-    kernel = None
+kernel: Any = None
+if torch.cuda.is_available():  # elsewhere Triton would take 80 MB for nothing
+    with suppress(ImportError, AttributeError):  # Triton is missing or of another version
+        from crossling.model.kernels import residual_gelu as kernel
 
 
 def uses_block_kernels(hidden: Tensor) -> bool:

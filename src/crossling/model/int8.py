@@ -8,7 +8,7 @@ that a reader without this module reports missing weights instead of using integ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,14 +42,17 @@ def quantize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def dequantize(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights. Each value differs by at most half a scale."""
-    weights = {}
+    return dict(iter_dequantized(stored))
+
+
+def iter_dequantized(stored: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the name and the values of one weight after the other, so that they need not be in memory together."""
     for name, values in stored.items():
         if name.endswith(VALUES):
             weight = name.removesuffix(VALUES)
-            weights[weight] = values.float().mul_(stored[weight + SCALE])
+            yield weight, values.float().mul_(stored[weight + SCALE])
         elif name.removesuffix(SCALE) + VALUES not in stored:
-            weights[name] = values
-    return weights
+            yield name, values
 
 
 class Int8LoadingMixin:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-import xxhash
-from safetensors import safe_open
-from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 import crossling.model.auto_classes  # noqa: F401 - registers all crossling models with the Auto classes
@@ -75,28 +72,3 @@ def _loading(name: str | Path) -> Iterator[None]:
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{name}: transformers cannot load it ({reason})") from error
-
-
-def model_fingerprint(module: nn.Module) -> str:
-    """Return a hash of the names, shapes, types and values of all weights. The device does not matter."""
-    return _hash_weights(sorted(module.state_dict().items()))
-
-
-def stored_fingerprint(folder: Path) -> str:
-    """Return the same hash of the weights that a model folder stores, without building the model."""
-    return _hash_weights(_iter_stored_weights(folder))
-
-
-def _iter_stored_weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as weights:
-            for name in sorted(weights.keys()):
-                yield name, weights.get_tensor(name)
-
-
-def _hash_weights(weights: Iterable[tuple[str, Tensor]]) -> str:
-    digest = xxhash.xxh3_128()
-    for name, values in weights:
-        digest.update(f"{name} {tuple(values.shape)} {values.dtype}\n".encode())
-        digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

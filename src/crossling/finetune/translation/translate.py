@@ -17,7 +17,7 @@ from crossling.core.resumable import PartialOutput
 from crossling.corpora.text_files import clean_line, count_lines
 from crossling.finetune.translation.parallel_text import read_sentences, resolve_target
 from crossling.finetune.translation.translator import DEFAULT_BEAM, Translator
-from crossling.model.pretrained import model_fingerprint
+from crossling.model.fingerprint import model_fingerprint
 
 STDIN = "-"
 WINDOW = 2_048  # lines that are sorted by length, translated and saved together

@@ -31,7 +31,7 @@ from crossling.finetune.translation.parallel_text import (
     target_languages,
 )
 from crossling.finetune.translation.translator import DEFAULT_BEAM, TRANSLATOR_INFO, Translator, TranslatorInfo
-from crossling.model.pretrained import stored_fingerprint
+from crossling.model.fingerprint import stored_fingerprint
 from crossling.tasks import predictions
 from crossling.tasks.benchmark_files import TRANSLATION, language_names, normalize_language
 from crossling.tasks.predictions import PartialResults
