@@ -35,7 +35,7 @@ class Heartbeat:
     def __init__(self, store: Store, rank: int, world_size: int, on_lost: Callable[[int], None] | None = None) -> None:
         self.rank, self.on_lost = rank, on_lost or _exit
         self._watched = [other for other in range(world_size) if other != rank] if rank == 0 else [0]
-        self._store = store.clone()
+        self._store: Store = store.clone()  # type: ignore[attr-defined]  # torch's stub lacks it
         self._seen: dict[int, tuple[str, float]] = {}  # the last heartbeat of each watched process, and when it was new
         self._count = 0
         self._stopped = Event()

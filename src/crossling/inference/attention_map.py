@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from crossling.core.errors import BadInput
 from crossling.inference.hidden_states import evaluation_mode
-from crossling.inference.load import as_encoder
+from crossling.inference.load_network import as_encoder
 from crossling.inference.sentence_encoder import Encoder
 from crossling.inference.word_links import join_word_pairs
 
