@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from crossling.core.distributed import is_main_process
 from crossling.core.errors import BadInput
@@ -220,6 +221,7 @@ class FinetuneRun(ModelTraining[TunedInfo, FinetuneSettings]):
 
     def _load(self, state: Path | None = None) -> TunedModel:
         """Return the initial model, or that of a checkpoint."""
+        assert isinstance(self.encoder.model, PreTrainedModel)
         model = add_head(self.encoder.model, self.info.config, name=self.encoder.name, seed=self.settings.seed)
         if state is not None:
             load_mean_weights(model, [state])

@@ -53,7 +53,7 @@ def load_network(model: str | None) -> Encoder:
         from crossling.inference.load import load
 
         return load(model)
-    encoder.model.to("cuda" if torch.cuda.is_available() else "cpu")
+    encoder.model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
     return encoder
 
 

@@ -24,7 +24,7 @@ class CrosslingPreTrainedModel(Int8LoadingMixin, PreTrainedModel):
         init_weights(module, self.config.initializer_range)
 
 
-class CrosslingModel(EncoderNetwork, CrosslingPreTrainedModel):
+class CrosslingModel(EncoderNetwork, CrosslingPreTrainedModel):  # type: ignore[misc]
     """Transformer encoder with gated relative position bias, without a head.
 
     Args:
