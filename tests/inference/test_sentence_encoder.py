@@ -44,7 +44,7 @@ def test_encode_returns_one_layer(encoder: Encoder) -> None:
     vectors = encoder.encode_layers(SENTENCES)
     assert encoder.num_layers == 3
     assert encoder.universal_layer == 2
-    assert repr(encoder) == "Encoder('runs/tiny', num_layers=3, hidden_size=16, universal_layer=2)"
+    assert repr(encoder) == "Encoder('runs/tiny', num_layers=3, hidden_size=16, universal_layer=2, precision='float32')"
     np.testing.assert_array_equal(encoder.encode(SENTENCES), vectors[2])
     np.testing.assert_array_equal(encoder.encode(SENTENCES, layer=0), vectors[0])
     np.testing.assert_array_equal(encoder.encode_layers(SENTENCES, layers=[3, 1]), vectors[[3, 1]])

@@ -20,6 +20,7 @@ from crossling.evaluate.significance import TaskResult
 from crossling.evaluate.word_alignment import evaluate_word_alignment
 from crossling.finetune.finetune_scoring import check_tuned, evaluate_tuned
 from crossling.finetune.translation.translation_scoring import evaluate_translator
+from crossling.inference.cpu_precision import in_float32
 from crossling.inference.load_network import as_encoder
 from crossling.inference.sentence_encoder import Encoder
 from crossling.recipes.run_checkpoints import pretraining_cost, select_checkpoints
@@ -138,7 +139,7 @@ def _evaluate_training_free(
     tasks = [task for task in request.training_free if task in languages_of]
     if not tasks:
         return []
-    encoder = as_encoder(model)
+    encoder = in_float32(as_encoder(model))
     data, pooling = request.data, request.pooling
     layers = [encoder.resolve_layer(layer) for layer in request.layers or [encoder.universal_layer]]
     evaluations: dict[str, Evaluate] = {

@@ -74,7 +74,7 @@ def word_similarity(model: Encoder, source: str, target: str, *, layer: int | No
         raise BadInput(f"the pair is longer than the {model.max_length} tokens that {model.name} can read. Shorten it.")
     layer = model.resolve_layer(layer)
     with evaluation_mode(model.model):
-        [(_, hidden, _)] = iter_states(model.model, [joint.ids], pad_id=0)  # one input: no padding
+        [(_, hidden, _)] = iter_states(model.model, [joint.ids], pad_id=0, layers=layer)  # one input: no padding
     states_LD = normalize_vectors(hidden[layer][0].float().cpu().numpy())
     similarity = np.full((len(source.split()), len(target.split())), -1.0, dtype=np.float32)
     cosine_ST = states_LD[joint.source] @ states_LD[joint.target].T

@@ -131,6 +131,8 @@ def write_vectors(
     model: Encoder, sentences: SentenceFile, out: Path, layer: int, pooling: str, dtype: type[np.floating]
 ) -> None:
     """Write the vectors of all sentences to `out`, or resume."""
+    # Without the key, files that an earlier version began in float32 still resume.
+    precision = {} if model.precision == "float32" else {"precision": model.precision}
     partial = PartialOutput(
         out,
         {
@@ -141,6 +143,7 @@ def write_vectors(
             "dtype": np.dtype(dtype).name,
             "layer": layer,
             "pooling": pooling,
+            **precision,
         },
     )
     array = partial.folder / "vectors.npy"

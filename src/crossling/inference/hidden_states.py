@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from crossling.core.errors import BadInput
 from crossling.core.progress import record_truncation
 from crossling.data.packing import batch_by_length
+from crossling.model.encoder import EncoderNetwork
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
-    from crossling.model.encoder import EncoderNetwork
 
     Model = PreTrainedModel | EncoderNetwork
 
@@ -64,21 +63,28 @@ def iter_states(
     pad_id: int,
     batch_size: int | None = None,
     translation_ids: Sequence[list[int]] | None = None,
+    layers: int | None = None,
+    tokens: int = TOKENS_PER_BATCH,
 ) -> Iterator[BatchStates]:
     """Yield the hidden states of each batch of similar lengths. Use it in `evaluation_mode`.
+
+    `layers` is the last layer to compute, in a crossling model. Others compute all. A batch has at most `tokens`.
 
     With `translation_ids`, yield [H : S] of every layer, [B, L, 2 D]: the states without and with cross-attention to
     the translation (VECO §3.1).
     """
     sides = [ids] if translation_ids is None else [ids, translation_ids]
+    options: dict[str, Any] = {"output_hidden_states": True}
+    if layers is not None and isinstance(model, EncoderNetwork):
+        options["layers"] = layers
     lengths = [sum(map(len, row)) for row in zip(*sides, strict=True)]
-    for rows in _batches(lengths, TOKENS_PER_BATCH // len(sides), batch_size):
+    for rows in _batches(lengths, tokens // len(sides), batch_size):
         inputs, *others = (_pad(model, [side[row] for row in rows], pad_id) for side in sides)
-        states = model(**inputs, output_hidden_states=True).hidden_states
+        states = model(**inputs, **options).hidden_states
         for other in others:
             cross = {"encoder_hidden_states": model(**other).last_hidden_state}
             cross["encoder_attention_mask"] = other["attention_mask"]
-            crossed = model(**inputs, **cross, output_hidden_states=True).hidden_states
+            crossed = model(**inputs, **cross, **options).hidden_states
             states = tuple(torch.cat(layer, -1) for layer in zip(states, crossed, strict=True))
         yield rows, states, inputs["attention_mask"]
 

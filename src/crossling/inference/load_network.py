@@ -17,10 +17,11 @@ from transformers import PreTrainedTokenizerFast
 from crossling import bundled
 from crossling.core.files import read_json
 from crossling.core.hub import find_local_folder
+from crossling.inference.cpu_precision import resolve_precision
 from crossling.inference.sentence_encoder import Encoder
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder import EncoderNetwork
-from crossling.model.int8 import iter_dequantized
+from crossling.model.int8 import VALUES, iter_dequantized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,17 +31,18 @@ if TYPE_CHECKING:
 PREFIX = "encoder."  # of the weights in a folder that has heads too
 
 
-def load_network(model: str | None) -> Encoder:
+def load_network(model: str | None, precision: str = "auto") -> Encoder:
     """Load an encoder for one command. It computes the same states as that of `load`.
 
     Args:
         model: Name that `load` takes. None is the bundled model.
+        precision: Precision on a CPU, as in `load`.
 
     Returns:
         The encoder, on the GPU if there is one.
 
     Raises:
-        BadInput: There is no such model, or it is not an encoder.
+        BadInput: There is no such model, it is not an encoder, or the device lacks the precision.
 
     Example:
         >>> load_network(None).align("the white house", "la maison blanche")
@@ -52,8 +54,9 @@ def load_network(model: str | None) -> Encoder:
     if encoder is None:  # another kind of model, or a damaged folder: `load` reports what is wrong
         from crossling.inference.load import load
 
-        return load(model)
+        return load(model, precision=precision)
     encoder.model.to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    encoder.precision = resolve_precision(precision, encoder.model.device, encoder.precision == "int8")
     return encoder
 
 
@@ -67,7 +70,10 @@ def as_encoder(model: Encoder | str | os.PathLike[str]) -> Encoder:
 
 
 def _load_exported(folder: Path, name: str) -> Encoder | None:
-    """Return the encoder of a folder that crossling exported, or None if the folder is anything else."""
+    """Return the encoder of a folder that crossling exported, or None if the folder is anything else.
+
+    Its precision is that of the stored weights.
+    """
     weights, tokenizer_file = folder / "model.safetensors", folder / "tokenizer.json"
     try:
         if read_json(folder / "config.json")["model_type"] != CrosslingConfig.model_type:
@@ -75,13 +81,15 @@ def _load_exported(folder: Path, name: str) -> Encoder | None:
         if (folder / "recipe.json").exists() or not (weights.is_file() and tokenizer_file.is_file()):
             return None
         config = CrosslingConfig.from_pretrained(folder, local_files_only=True)
-        network = _build_network(config, load_file(weights))
+        stored = load_file(weights)
+        network = _build_network(config, stored)
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     except Exception:  # of JSON, safetensors, tokenizers or torch: a damaged folder
         return None
     if network is None or config.is_encoder_decoder:
         return None
-    return Encoder(network, tokenizer, name, universal_layer=config.universal_layer)
+    precision = "int8" if any(key.endswith(VALUES) for key in stored) else "float32"
+    return Encoder(network, tokenizer, name, universal_layer=config.universal_layer, precision=precision)
 
 
 def _build_network(config: CrosslingConfig, stored: Mapping[str, Tensor]) -> EncoderNetwork | None:

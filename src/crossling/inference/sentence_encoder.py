@@ -16,6 +16,7 @@ from torch import Tensor
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress
 from crossling.inference import mining
+from crossling.inference.cpu_precision import TOKENS_PER_BATCH, pack_network
 from crossling.inference.hidden_states import (
     BatchStates,
     EncodeOptions,
@@ -28,7 +29,7 @@ from crossling.inference.hidden_states import (
     tokenize_sentences,
 )
 from crossling.inference.pooling import check_pooling, normalize_vectors, pool, to_normalized_tensor
-from crossling.inference.word_links import WordLinks, WordPair, check_methods, extract_links, join_word_pairs
+from crossling.inference.word_links import WordLinks, WordPair, check_methods, join_word_pairs
 from crossling.model.fingerprint import model_fingerprint
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Encoder:
         name: Name in score rows and messages.
         universal_layer: Default layer of sentence vectors. [default: two thirds of the layers]
         seed: Random seed of the training, if known. It becomes part of score rows.
+        precision: Precision of inference on a CPU: "float32", "bfloat16" or "int8".
 
     Attributes:
         num_layers: Number of blocks.
@@ -70,13 +72,15 @@ class Encoder:
         *,
         universal_layer: int | None = None,
         seed: int | None = None,
+        precision: str = "float32",
     ) -> None:
         check_compatibility(model, tokenizer, name)
         self.model, self.tokenizer, self.name, self.seed = model, tokenizer, name, seed
+        self.precision = precision
+        self._packed: PreTrainedModel | None = None
         self.max_length = max_input_length(model, tokenizer)
         self.num_layers, self.hidden_size = probe_encoder(model, tokenizer, name)
-        # Check this after the probe: for a decoder, the fact that it is one is the more useful error.
-        if tokenizer.pad_token_id is None:
+        if tokenizer.pad_token_id is None:  # after the probe, since the fact that it is a decoder is more useful
             raise BadInput(
                 f"{name}: the tokenizer has no padding token. Give the tokenizer that the model was trained with."
             )
@@ -87,7 +91,7 @@ class Encoder:
     def __repr__(self) -> str:
         return (
             f"Encoder({self.name!r}, num_layers={self.num_layers}, hidden_size={self.hidden_size}, "
-            f"universal_layer={self.universal_layer})"
+            f"universal_layer={self.universal_layer}, precision={self.precision!r})"
         )
 
     @overload
@@ -127,7 +131,7 @@ class Encoder:
 
         Args:
             sentences: One sentence, or any iterable of sentences.
-            batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens]
+            batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens, or fewer on a CPU]
             layer: Layer of the vectors. [default: the universal layer of the model]
             pooling: "mean" over all tokens, or "cls" for the first token.
             normalize_embeddings: Scale the vectors to length one.
@@ -155,21 +159,14 @@ class Encoder:
         if device is not None:
             self.model.to(device)  # type: ignore[arg-type]
         with Progress("encode", len(texts), enabled=bool(show_progress_bar)) as progress:
-            vectors_ND = self.encode_layers(
-                texts,
-                pooling,
-                [self.resolve_layer(layer)],
-                batch_size=batch_size,
-                on_batch=progress.advance if show_progress_bar else None,
-            )[0]
+            on_batch, layers = progress.advance if show_progress_bar else None, [self.resolve_layer(layer)]
+            [vectors_ND] = self.encode_layers(texts, pooling, layers, batch_size=batch_size, on_batch=on_batch)
         if normalize_embeddings:
             vectors_ND = normalize_vectors(vectors_ND)
         if convert_to_numpy and not convert_to_tensor:
             return np.asarray(vectors_ND[0]) if is_single else vectors_ND
         tensor_ND = torch.from_numpy(vectors_ND).to(self.model.device)
-        if is_single:
-            return tensor_ND[0]
-        return tensor_ND if convert_to_tensor else list(tensor_ND)
+        return tensor_ND[0] if is_single else tensor_ND if convert_to_tensor else list(tensor_ND)
 
     def encode_layers(
         self,
@@ -187,7 +184,7 @@ class Encoder:
             sentences: Any iterable of sentences.
             pooling: "mean" over all tokens, special tokens included as in XTREME, or "cls" for the first token.
             layers: Layers of the vectors. [default: all]
-            batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens]
+            batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens, or fewer on a CPU]
             on_batch: Called with the number of sentences after each batch.
             translations: A translation of each sentence, to plug in cross-attention (VECO §3.1). The states of the
                 sentence alone and those that attend to the translation are concatenated.
@@ -209,10 +206,12 @@ class Encoder:
         ids, translation_ids, width = self._tokenize(sentences), None, self.hidden_size
         if translations is not None:
             self.check_cross_attention()
-            translation_ids, width = self._tokenize(translations), 2 * self.hidden_size
+            translation_ids, width = self._tokenize(translations), 2 * width
         vectors_KND = np.empty((len(layers), len(ids), width), dtype=np.float32)
         with evaluation_mode(self.model):
-            for rows, hidden, valid_BL in self._states(ids, batch_size=batch_size, translation_ids=translation_ids):
+            for rows, hidden, valid_BL in self._states(
+                ids, layers, batch_size=batch_size, translation_ids=translation_ids
+            ):
                 vectors_KND[:, rows] = pool([hidden[layer] for layer in layers], valid_BL, pooling).cpu().numpy()
                 if on_batch is not None:
                     on_batch(len(rows))
@@ -298,15 +297,10 @@ class Encoder:
         links: list[dict[str, list[WordLinks]] | None] = [None] * len(inputs)
         fitting = [index for index, each in enumerate(inputs) if len(each.ids) <= self.max_length]
         with evaluation_mode(self.model):
-            for rows, hidden, _ in self._states([inputs[index].ids for index in fitting]):
+            for rows, hidden, _ in self._states([inputs[index].ids for index in fitting], layers):
                 states_KBLD = torch.stack([hidden[layer] for layer in layers]).float().cpu().numpy()
                 for position, row in enumerate(rows):
-                    joint = inputs[fitting[row]]
-                    source_KSD, target_KTD = (states_KBLD[:, position, side] for side in (joint.source, joint.target))
-                    links[fitting[row]] = {
-                        method: [joint.to_word_links(found) for found in extract_links(source_KSD, target_KTD, method)]
-                        for method in methods
-                    }
+                    links[fitting[row]] = inputs[fitting[row]].link_words(states_KBLD[:, position], methods)
         return links
 
     def mine(
@@ -398,5 +392,10 @@ class Encoder:
     def _tokenize(self, sentences: Iterable[str]) -> list[list[int]]:
         return tokenize_sentences(to_list(sentences), self.tokenizer, self.max_length, self.name)
 
-    def _states(self, ids: Sequence[list[int]], **options: Any) -> Iterator[BatchStates]:
-        return iter_states(self.model, ids, pad_id=self.tokenizer.pad_token_id or 0, **options)
+    def _states(self, ids: Sequence[list[int]], layers: Sequence[int], **options: Any) -> Iterator[BatchStates]:
+        network, options["layers"] = self.model, max(layers, default=None)
+        if self.precision != "float32" and network.device.type == "cpu" and network.dtype == torch.float32:
+            if self._packed is None:
+                self._packed = pack_network(network, self.precision)
+            network, options["tokens"] = self._packed, TOKENS_PER_BATCH[self.precision]
+        return iter_states(network, ids, pad_id=self.tokenizer.pad_token_id or 0, **options)

@@ -60,6 +60,14 @@ class JointInput:
         """Positions of the target tokens."""
         return slice(2 + len(self.source_words), 2 + len(self.source_words) + len(self.target_words))
 
+    def link_words(self, states_KLD: np.ndarray, methods: Iterable[str]) -> dict[str, list[WordLinks]]:
+        """Return the links between words at each layer, by method."""
+        source_KSD, target_KTD = states_KLD[:, self.source], states_KLD[:, self.target]
+        return {
+            method: [self.to_word_links(found) for found in extract_links(source_KSD, target_KTD, method)]
+            for method in methods
+        }
+
     def to_word_links(self, links_N2: np.ndarray) -> WordLinks:
         """Map links between tokens to links between words."""
         source, target = self.source_words[links_N2[:, 0]].tolist(), self.target_words[links_N2[:, 1]].tolist()

@@ -248,6 +248,11 @@ class EncoderNetwork(nn.Module):
         """Device of the weights."""
         return next(self.parameters()).device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights."""
+        return next(self.parameters()).dtype
+
     def get_input_embeddings(self) -> nn.Module:
         """Return the token table."""
         return self.embeddings.tokens
@@ -353,5 +358,5 @@ class EncoderNetwork(nn.Module):
         all_states = tuple(states) if output_hidden_states else None
         attentions: Any = None if record is None else tuple(record.own)
         cross_attentions: Any = tuple(record.cross) if record is not None and record.cross else None
-        output = BaseModelOutputWithCrossAttentions(states[-1], all_states, attentions, cross_attentions)  # type: ignore[arg-type]
+        output = BaseModelOutputWithCrossAttentions(states[-1], all_states, attentions, cross_attentions)
         return output.to_tuple() if return_dict is False else output

@@ -33,11 +33,15 @@ def quantize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if values.ndim != 2 or values.shape[1] < MIN_ROW_LENGTH or not values.is_floating_point():
             stored[name] = values
             continue
-        scale_R1 = values.float().abs().amax(dim=1, keepdim=True) / LARGEST
-        scale_R1[scale_R1 == 0] = 1.0  # a row of zeros
-        stored[name + VALUES] = (values.float() / scale_R1).round().to(torch.int8)
-        stored[name + SCALE] = scale_R1
+        stored[name + VALUES], stored[name + SCALE] = quantize_rows(values)
     return stored
+
+
+def quantize_rows(values_RC: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the integers of a matrix and the scale of each row, [R, 1]. Stored weights give the same integers."""
+    scale_R1 = values_RC.float().abs().amax(dim=1, keepdim=True) / LARGEST
+    scale_R1[scale_R1 == 0] = 1.0  # a row of zeros
+    return (values_RC.float() / scale_R1).round().to(torch.int8), scale_R1
 
 
 def dequantize(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -65,7 +69,7 @@ class Int8LoadingMixin:
 
         parent: Any = super()
         file = None if options.get("state_dict") is not None else _find_weights(pretrained_model_name_or_path, options)
-        if file is None or not _holds_int8(file):
+        if file is None or not has_int8_weights(file):
             return parent.from_pretrained(pretrained_model_name_or_path, *args, **options)
         config, rest = _load_config(cls, pretrained_model_name_or_path, options)
         # With a state_dict transformers reads no folder, so options that locate files are dropped.
@@ -103,6 +107,7 @@ def _find_weights(name: Any, options: Mapping[str, Any]) -> Path | None:
     return Path(cached) if cached else None
 
 
-def _holds_int8(file: Path) -> bool:
+def has_int8_weights(file: Path) -> bool:
+    """Return True if a file of safetensors stores weights in 8 bits."""
     with safe_open(file, framework="pt") as opened:
         return any(name.endswith(VALUES) for name in opened.keys())  # noqa: SIM118 - not a mapping
