@@ -53,6 +53,8 @@ Checkpoints = Annotated[
 Layer = Annotated[int | None, option("N", "Layer to read; 0 is the embedding output. [default: the universal layer]")]
 Pooling = Annotated[str, option("POOLING", "mean (over positions) or cls (first position).", "--pooling")]
 
+Precision = Annotated[str, option("PRECISION", "auto, float32, bfloat16 or int8, on a CPU.", "--precision")]
+
 
 def check_model(model: str | None) -> None:
     """Check before the slow import of torch that the folder of a model exists. None is the bundled model."""

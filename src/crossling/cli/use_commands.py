@@ -9,7 +9,18 @@ from typing import Annotated
 
 import crossling as xl
 from crossling.cli.closing import finish, python_command, this_command, unused
-from crossling.cli.options import Json, Layer, Model, Pooling, argument, check_folder, check_model, flag, option
+from crossling.cli.options import (
+    Json,
+    Layer,
+    Model,
+    Pooling,
+    Precision,
+    argument,
+    check_folder,
+    check_model,
+    flag,
+    option,
+)
 from crossling.core.errors import BadInput
 
 GOOD_MARGIN = 1.05  # threshold of ratio margins above which most pairs are translations
@@ -20,6 +31,7 @@ def align(
     model: Model = None,
     layer: Layer = None,
     method: Annotated[str, option("METHOD", "ot, argmax or itermax.", "--method")] = "ot",
+    precision: Precision = "auto",
     json_: Json = False,
 ) -> None:
     """Print word alignments: one line of Pharaoh `i-j` links for each line of the file.
@@ -35,7 +47,7 @@ def align(
     _check_files(file)
     from crossling.inference.load_network import load_network
 
-    for links in xl.align(load_network(model), file, layer=layer, method=method):
+    for links in xl.align(load_network(model, precision), file, layer=layer, method=method):
         print(json.dumps(links) if json_ else " ".join(f"{i}-{j}" for i, j in links))
 
 
@@ -46,6 +58,7 @@ def embed(
     layer: Layer = None,
     pooling: Pooling = "mean",
     half: Annotated[bool, flag("--half", "Write float16.")] = False,
+    precision: Precision = "auto",
     json_: Json = False,
 ) -> None:
     """Write the sentence vectors of a file of any length. Resumes where it was stopped.
@@ -60,7 +73,7 @@ def embed(
     from crossling.inference.encode_file import read_vectors
     from crossling.inference.load_network import load_network
 
-    written = xl.encode_file(load_network(model), file, out, layer=layer, pooling=pooling, half=half)
+    written = xl.encode_file(load_network(model, precision), file, out, layer=layer, pooling=pooling, half=half)
     rows, width = read_vectors(written).shape
     print(json.dumps({"out": str(written), "sentences": rows, "width": width}) if json_ else written)
     program = python_command(f"import numpy as np; print(np.load({str(written)!r}).shape)")
@@ -81,6 +94,7 @@ def mine(
         list[Path] | None, option("FILE", "Vectors of crossling embed in place of a model: once for A, once for B.")
     ] = None,
     faiss: Annotated[bool, flag("--faiss", "Search clusters with faiss: faster, approximate.")] = False,
+    precision: Precision = "auto",
     json_: Json = False,
 ) -> None:
     """Find translations in two files: score, source and target by tabs, best first.
@@ -100,7 +114,7 @@ def mine(
     from crossling.inference.load_network import load_network
 
     pairs = xl.mine(
-        None if vectors else load_network(model),
+        None if vectors else load_network(model, precision),
         first,
         second,
         layer=layer,
