@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from crossling.bench.bench_attention import attention_rows, head_rows
+from crossling.bench.bench_bundled import bundled_rows
 from crossling.bench.bench_data import data_rows
 from crossling.bench.bench_encode import encode_rows, evaluate_rows
 from crossling.bench.bench_start import start_rows
@@ -26,6 +27,7 @@ BENCHES: dict[str, Callable[[BenchSetup], Iterator[BenchRow]]] = {
     "data": data_rows,
     "encode": encode_rows,
     "evaluate": evaluate_rows,
+    "bundled": bundled_rows,
     "growth": growth_rows,
     "start-up": start_rows,
 }
@@ -61,7 +63,7 @@ def bench(
 
 def _rows(names: Sequence[str], at: BenchSetup) -> Iterator[BenchRow]:
     for name in names:
-        device = cpu_name() if name == "data" else at.device_name
+        device = cpu_name() if name in ("data", "bundled") else at.device_name
         rows = BENCHES[name](at)
         while (row := at.catch(f"bench {name}", next, rows, None)) is not None:  # until it fails or ends
             yield replace(row, bench=name, device=device)

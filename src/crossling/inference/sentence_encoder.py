@@ -77,7 +77,7 @@ class Encoder:
         check_compatibility(model, tokenizer, name)
         self.model, self.tokenizer, self.name, self.seed = model, tokenizer, name, seed
         self.precision = precision
-        self._packed: PreTrainedModel | None = None
+        self._packed: Model | None = None
         self.max_length = max_input_length(model, tokenizer)
         self.num_layers, self.hidden_size = probe_encoder(model, tokenizer, name)
         if tokenizer.pad_token_id is None:  # after the probe, since the fact that it is a decoder is more useful
