@@ -22,6 +22,7 @@ OPTIONS = {
     "tokenize": {"priority"},  # of Corpora
     "finetune": {"set"},  # the keywords themselves
     "audit": {"ends", "out"},  # of the printed table
+    **{name: {"precision"} for name in ("align", "embed", "mine")},  # of load
     "bench": {"out", "profile"},  # the rows as a file; another table
 }
 KEYWORDS = {
