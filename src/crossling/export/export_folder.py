@@ -54,7 +54,7 @@ AUTO_MAP = {
 }
 _IMPORT = re.compile(r"^from crossling\.model\.(?:kernels\.)?(\w+) import", re.MULTILINE)
 _KERNEL = re.compile(
-    r"^if torch\.cuda\.is_available\(\):.*\n    with suppress.*\n        from crossling\.model.*\n"  # attention, blocks
+    r"^if torch\.cuda\.is_available\(\).*\n    with suppress.*\n        from crossling\.model.*\n"  # attention, blocks
     r"|^try:\n    from crossling\.model.*\nexcept .*\n    kernel = None.*\n",  # prediction
     re.MULTILINE,
 )

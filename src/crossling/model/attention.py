@@ -7,6 +7,7 @@ with the bias and the mask as matrices.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import BiasGate, toeplitz_bias
 
 kernel: Any = None
-if torch.cuda.is_available():  # elsewhere Triton would take 80 MB for nothing
+if torch.cuda.is_available() or "TRITON_INTERPRET" in os.environ:  # elsewhere Triton takes 80 MB for nothing
     with suppress(ImportError, AttributeError):  # Triton is missing or of another version
         from crossling.model.kernels import attention_op as kernel
 

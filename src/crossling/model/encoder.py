@@ -6,6 +6,7 @@ Layer 0 is the output of the embeddings. Layer k is the output of block k.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -35,7 +36,7 @@ from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import RelativePositionTable
 
 kernel: Any = None
-if torch.cuda.is_available():  # elsewhere Triton would take 80 MB for nothing
+if torch.cuda.is_available() or "TRITON_INTERPRET" in os.environ:  # elsewhere Triton takes 80 MB for nothing
     with suppress(ImportError, AttributeError):  # Triton is missing or of another version
         from crossling.model.kernels import residual_gelu as kernel
 
