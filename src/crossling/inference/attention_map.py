@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from crossling.core.errors import BadInput
 from crossling.inference.hidden_states import evaluation_mode
@@ -91,7 +90,7 @@ def attention_map(
 
 
 @contextmanager
-def _plain_attention(model: PreTrainedModel) -> Iterator[None]:
+def _plain_attention(model: Any) -> Iterator[None]:
     """Let models of transformers compute attention in plain torch, since their fused kernels return no weights."""
     config: Any = model.config
     before = config._attn_implementation

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from torch import nn
+from transformers import PreTrainedTokenizerFast
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from crossling import bundled
@@ -72,11 +73,12 @@ def load(
     return encoder
 
 
-def _has_int8_weights(model: PreTrainedModel) -> bool:
+def _has_int8_weights(model: nn.Module) -> bool:
     """Return True if a model was loaded from a folder with 8-bit weights."""
-    folder = model.name_or_path  # a run has none
-    file = Path(folder or "") / SAFE_WEIGHTS_NAME
-    return isinstance(model, CrosslingModel) and bool(folder) and file.is_file() and has_int8_weights(file)
+    if not isinstance(model, CrosslingModel) or not model.name_or_path:  # a run has no name
+        return False
+    file = Path(model.name_or_path) / SAFE_WEIGHTS_NAME
+    return file.is_file() and has_int8_weights(file)
 
 
 def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:

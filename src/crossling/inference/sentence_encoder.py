@@ -203,15 +203,13 @@ class Encoder:
         if isinstance(sentences, str):
             raise BadInput("encode_layers: found one string. Give a list of sentences.")
         layers = range(self.num_layers + 1) if layers is None else layers
-        ids, translation_ids, width = self._tokenize(sentences), None, self.hidden_size
+        ids, other_ids, width = self._tokenize(sentences), None, self.hidden_size
         if translations is not None:
             self.check_cross_attention()
-            translation_ids, width = self._tokenize(translations), 2 * width
+            other_ids, width = self._tokenize(translations), 2 * width
         vectors_KND = np.empty((len(layers), len(ids), width), dtype=np.float32)
         with evaluation_mode(self.model):
-            for rows, hidden, valid_BL in self._states(
-                ids, layers, batch_size=batch_size, translation_ids=translation_ids
-            ):
+            for rows, hidden, valid_BL in self._states(ids, layers, batch_size=batch_size, translation_ids=other_ids):
                 vectors_KND[:, rows] = pool([hidden[layer] for layer in layers], valid_BL, pooling).cpu().numpy()
                 if on_batch is not None:
                     on_batch(len(rows))
