@@ -15,7 +15,7 @@ from crossling.inference.load import load
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import CrosslingModel
+from crossling.model.encoder_model import CrosslingModel
 from crossling.model.int8 import dequantize, quantize
 from tests.tiny_encoder import SENTENCES, make_model, make_tokenizer
 
