@@ -270,14 +270,11 @@ class EncoderNetwork(nn.Module):
                 yield from block.cross_norm.parameters()
 
     def enable_fp8(self) -> None:
-        """Let the linear layers of all blocks multiply in fp8 while they are trained. Parameters keep their names.
-
-        Square layers stay as they are: to round their operands takes as long as fp8 saves.
-        """
+        """Let the linear layers of all blocks multiply in fp8 while they are trained. Parameters keep their names."""
         parts = (part for part in self.modules() if isinstance(part, SelfAttention | CrossAttention | FeedForward))
         for part in parts:
             for name, layer in [*part.named_children()]:
-                if type(layer) is nn.Linear and layer.in_features != layer.out_features:
+                if type(layer) is nn.Linear:
                     setattr(part, name, Fp8Linear.from_linear(layer))
 
     def check_length(self, tokens: int) -> None:

@@ -20,13 +20,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from crossling.core.errors import BadInput
-from crossling.model.kernels.device import supports_kernels
-
-kernel: Any
-try:
-    from crossling.model.kernels import quantize_rows as kernel
-except (ImportError, AttributeError):  # Triton is missing or of another version
-    kernel = None
 
 FP8 = torch.float8_e4m3fn
 LARGEST = torch.finfo(FP8).max
@@ -54,8 +47,6 @@ class Fp8Rows(NamedTuple):
     @classmethod
     def quantize(cls, values_MK: Tensor) -> Fp8Rows:
         """Round a matrix to fp8."""
-        if kernel is not None and supports_kernels(values_MK.device):
-            return cls(*kernel.quantize_rows(values_MK))
         exact_MK = values_MK.float()
         scale_M1 = (exact_MK.abs().amax(1, keepdim=True) / LARGEST).clamp(min=SMALLEST_SCALE)
         # Values beyond the largest one would become NaN.
