@@ -48,8 +48,6 @@ def folders(
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--steps", "100"], "Settings are given as --set steps=100."),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--learning-rate", "1"], "--set lr=1"),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--precision", "fp16"], "GPUs train in bfloat16"),
-        (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--precision", "fp8"], "give --set precision=fp8."),
-        (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", "precision=fp16"], "expected one of bf16, fp8."),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", "steps", "5"], "5: unexpected. Settings have the form"),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", "lr=1,steps=3"], "Give each setting on its own."),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", f"steps={'9x' * 5000}"], "…: expected a whole number."),

@@ -24,7 +24,6 @@ from crossling.core.progress import format_count, format_duration, print_status
 from crossling.data.example_sampler import pair_counts, text_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
-from crossling.model.fp8 import require_fp8
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
 from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
@@ -125,8 +124,6 @@ def _train(
     started: float,
 ) -> Network:
     """Train in one process of the run."""
-    if recipe.precision == "fp8":
-        require_fp8(device)
     new = source.new if source else []
     uses_graphs = recipe.cuda_graphs and device.type == "cuda"
     with main_process_first():  # it writes the starts of all blocks beside the shards
@@ -149,7 +146,8 @@ def _train(
         if is_main_process():
             modules = ", ".join(new) or "none"
             warnings.warn(f"initialized from {model.name}: {summary}; new modules: {modules}.", stacklevel=3)
-    configure_network(net, recipe)
+    if recipe.gradient_checkpointing:
+        enable_gradient_checkpointing(net)
     cost = TrainingCost(flops_per_token(recipe, net, objective_loads(batches)), describe_machine(device))
     try:
         trainer = Trainer(
@@ -180,14 +178,11 @@ def _train(
     return net
 
 
-def configure_network(net: Network, recipe: Recipe) -> None:
-    """Set gradient checkpointing and the precision of all encoders as the recipe requires."""
+def enable_gradient_checkpointing(net: Network) -> None:
+    """Recompute the activations of all encoders in the backward pass."""
     for module in (net.encoder, *net.parts.values()):
         if isinstance(module, CrosslingModel):
-            if recipe.gradient_checkpointing:
-                module.gradient_checkpointing_enable()
-            if recipe.precision == "fp8":
-                module.enable_fp8()
+            module.gradient_checkpointing_enable()
 
 
 def _memory_hint(recipe: Recipe) -> str:
