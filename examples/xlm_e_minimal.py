@@ -103,7 +103,8 @@ def train(
         "trtd": TRTD(rate=0.15, lambda_=50.0, tokens=tokens, length=length),
     }
     # Languages are sampled with p_l proportional to n_l^0.7, so that small ones are read more often.
-    sampling = Sampling(text_alpha=0.7, pair_alpha=0.7)
+    # Blocks of text are filled to their length, across documents.
+    sampling = Sampling(text_alpha=0.7, pair_alpha=0.7, full_blocks=True)
     batches = Batches(shards, objectives, sampling, seed=SEED, micro_tokens=65_536)
 
     net = build_network(objectives["mrtd"], shape, shards.vocabulary_size).train()

@@ -53,8 +53,8 @@ def test_a_short_demo_writes_scores_and_a_page_and_can_be_repeated(
         assert part in page
     stored = [json.loads(line) for line in (out / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
     assert stored == rows
-    # 15 pairs, both directions, 5 layers; 15 gold sets, 5 layers; two models
-    assert len(rows) == 2 * (15 * 2 * 5 + 15 * 5)
+    # 15 pairs, both directions, 5 layers, and MTEB's F1 at one layer; 15 gold sets, 5 layers, 4 metrics; two models
+    assert len(rows) == 2 * (15 * 2 * (5 + 1) + 15 * 5 * 4)
     assert_equal_token_budgets(out)
     modified = (out / WITH / "checkpoints" / "0000002" / "manifest.json").stat().st_mtime_ns
     assert demo(out, steps=2) == rows

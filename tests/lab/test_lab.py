@@ -83,10 +83,11 @@ def test_scores_are_those_of_the_best_layer(run_lab: RunLab, tmp_path: Path) -> 
         rows = scores.read_scores(tmp_path / "lab" / "runs" / f"{run['run']}-0" / "scores.jsonl")
         for task, metric in (("tatoeba", "accuracy"), ("word-alignment", "aer")):
             score = run["scores"][task][metric]
-            [measured] = [each for each in scores.summarize_layers(rows) if each.task == task]
+            rows_of_metric = [row for row in rows if row["metric"] == metric]
+            [measured] = [each for each in scores.summarize_layers(rows_of_metric) if each.task == task]
             assert (score["layer"], score["mean"]) == (measured.best_layer, pytest.approx(measured.best))
             assert score["by_layer"] == measured.by_layer
-            own = [row["value"] for row in rows if row["task"] == task and row["layer"] == score["layer"]]
+            own = [row["value"] for row in rows_of_metric if row["task"] == task and row["layer"] == score["layer"]]
             assert sum(score["languages"].values()) / 3 == pytest.approx(sum(own) / len(own))
 
 

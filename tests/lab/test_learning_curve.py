@@ -88,7 +88,8 @@ def test_probe_uses_the_best_layer(shards: Shards, synth_folder: Path, full_reci
     vocabulary = Vocabulary.load(shards.vocabulary_path)
     data = synth_folder / "data"
     found = make_retrieval_probe(data, vocabulary, 12, best_layer=True)(net)
-    [measured] = summarize_layers(evaluate(make_encoder(net, vocabulary, "net"), ["tatoeba"], data))
+    rows = evaluate(make_encoder(net, vocabulary, "net"), ["tatoeba"], data)
+    [measured] = summarize_layers([row for row in rows if row["metric"] == "accuracy"])
     assert found["retrieval"] == pytest.approx(measured.best)
     assert set(found) == {"retrieval", "retrieval/qaa-qab", "retrieval/qaa-qac", "retrieval/qab-qac"}
     fewer = make_retrieval_probe(data, vocabulary, 5, ["qaa-qac"], best_layer=True)(net)

@@ -105,6 +105,7 @@ def scale_recipe(recipe: Recipe, at: BenchSetup, batch: int) -> Recipe:
     kept = {key: getattr(own, key) for key in ("relative", "gate", "cross_attention", "dropout", "attention_dropout")}
     return recipe.replace(
         **changes,
+        sampling=replace(recipe.sampling, min_pairs=None),
         model=replace(at.shape, max_length=at.length, **kept),
         micro_tokens=8 * batch * at.length,
         # Only the first steps are timed, with the small learning rates of warm-up: random tokens must not give NaN.

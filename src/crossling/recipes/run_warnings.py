@@ -44,8 +44,8 @@ def run_warnings(
         listed = ", ".join(pairs.skipped[:MAX_LISTED]) + (", ..." if number > MAX_LISTED else "")
         yield (
             f"sampling.min_pairs={recipe.sampling.min_pairs}: no pair of {listed} is used"
-            f" ({number} language{'s' if number > 1 else ''}), because the shards have fewer. Set sampling.min_pairs=none"
-            " to use them."
+            f" ({number} language{'s' if number > 1 else ''}), because the shards have fewer. Set"
+            " sampling.min_pairs=none to use them."
         )
 
 
