@@ -1,5 +1,10 @@
+"""Inference in bfloat16 and int8 on a CPU equals that in float32 within their rounding."""
+
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +15,13 @@ from torch import nn
 from crossling.core.errors import BadInput
 from crossling.evaluate import evaluate as evaluate_module
 from crossling.inference import cpu_precision
-from crossling.inference.cpu_precision import in_float32, pack_linear, pack_network, resolve_precision
+from crossling.inference.cpu_precision import (
+    fastest_precision,
+    in_float32,
+    pack_linear,
+    pack_network,
+    resolve_precision,
+)
 from crossling.inference.load import load
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
@@ -95,7 +106,31 @@ def test_int8_layers_equal_integer_arithmetic() -> None:
     torch.testing.assert_close(found, nn.functional.gelu(expected), rtol=1e-4, atol=1e-4)
 
 
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGILL)
+
+
+def hang() -> None:
+    signal.pause()
+
+
+@pytest.mark.parametrize(("product", "works"), [(None, True), (crash, False), (hang, False)])
+def test_a_cpu_that_reports_amx_and_cannot_use_it_computes_in_float32(
+    product: Callable[[], None] | None, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu_precision.amx_works.cache_clear()
+    if product is not None:
+        monkeypatch.setattr(cpu_precision, "_multiply_in_bfloat16", product)
+    if product is hang:
+        monkeypatch.setattr(cpu_precision, "PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(cpu_precision, "_has_bfloat16", lambda: True)
+    assert fastest_precision() == ("bfloat16" if works else "float32")
+    cpu_precision.amx_works.cache_clear()
+
+
 def test_auto_depends_on_the_weights_and_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_precision, "amx_works", lambda: True)
     for amx, vnni, expected in ((True, True, "bfloat16"), (False, True, "int8"), (False, False, "float32")):
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
         monkeypatch.setattr(cpu_precision, "_has_bfloat16", lambda: True)

@@ -12,6 +12,11 @@ does not depend on the other sentences of its batch. Hidden states stay in float
 from __future__ import annotations
 
 import copy
+import os
+import signal
+import time
+import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +36,7 @@ PRECISIONS = ("auto", "float32", "bfloat16", "int8")
 TOKENS_PER_BATCH = {"bfloat16": 2048, "int8": 1024}  # so that the states of a batch stay in the caches
 COLUMN_MULTIPLE = 32  # oneDNN is slower for other numbers of outputs
 ZERO = 128  # oneDNN is only fast with unsigned inputs on CPUs without AMX, so that 128 stands for zero
+PROBE_SECONDS = 10.0  # for one small product; a child that takes longer is killed
 SMALLEST_SCALE = 1e-12  # of a token whose state is zero
 
 
@@ -64,8 +70,38 @@ def resolve_precision(precision: str, device: torch.device, has_int8_weights: bo
 def fastest_precision() -> str:
     """Return the fastest precision of this CPU: bfloat16 with AMX, int8 with VNNI, and float32 otherwise."""
     if torch.cpu._is_amx_tile_supported() and _has_bfloat16():
-        return "bfloat16"
+        return "bfloat16" if amx_works() else "float32"  # oneDNN would use AMX for int8, too
     return "int8" if _has_int8() else "float32"
+
+
+@cache
+def amx_works() -> bool:
+    """Return True if a child process can multiply with AMX.
+
+    Some virtual machines report AMX, and end a process that uses it with "Illegal instruction".
+    """
+    if not hasattr(os, "fork"):
+        return True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python about threads: the child has one and uses no other
+        child = os.fork()
+    if child == 0:
+        try:
+            _multiply_in_bfloat16()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    end = time.monotonic() + PROBE_SECONDS
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.001)
+    return ended[1] == 0
+
+
+def _multiply_in_bfloat16() -> None:
+    torch.set_num_threads(1)
+    BFloat16Linear(torch.ones(64, 64), torch.zeros(64), has_gelu=False)(torch.ones(64, 64, dtype=torch.bfloat16))
 
 
 def _has_bfloat16() -> bool:
