@@ -122,7 +122,9 @@ def in_float32(encoder: Encoder) -> Encoder:
 
 def pack_network(model: Model, precision: str) -> Model:
     """Return a copy of a model that computes in bfloat16 or int8. It is for inference on a CPU only."""
-    packed: Model = copy.deepcopy(model).requires_grad_(False).eval()
+    # A copy of the modules, whose parameters have the same memory until they are replaced.
+    shared = {id(each): nn.Parameter(each.detach(), requires_grad=False) for each in model.parameters()}
+    packed: Model = copy.deepcopy(model, shared).eval()
     _replace_layers(packed, precision)
     if precision == "bfloat16":
         packed.bfloat16()
