@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.lib import format as npy
 
 from crossling.core.errors import BadInput
 from crossling.core.resumable import file_fingerprint
@@ -136,3 +140,29 @@ def test_fingerprint_covers_all_bytes(tmp_path: Path, size: int) -> None:
     raw = np.random.default_rng(size).bytes(size)
     (tmp_path / "file").write_bytes(raw)
     assert file_fingerprint(tmp_path / "file") == xxhash.xxh3_128_hexdigest(raw)
+
+
+def test_a_file_larger_than_the_memory_is_mapped(tmp_path: Path) -> None:
+    """Pages that nothing has written take no space on the disk."""
+    length = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    file = tmp_path / "large.npy"
+    with file.open("wb") as stream:
+        npy.write_array_header_1_0(stream, {"descr": "<u2", "fortran_order": False, "shape": (length,)})
+        stream.truncate(stream.tell() + 2 * length)
+    array = map_array(file)
+    assert (len(array), array[0], array[-1]) == (length, 0, 0)
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_mapping_ends_with_its_last_array(tmp_path: Path) -> None:
+    np.save(tmp_path / "array.npy", np.arange(10))
+    array = map_array(tmp_path / "array.npy")
+    part = array[3:5]
+    del array
+    assert part.tolist() == [3, 4]
+    assert str(tmp_path) in Path("/proc/self/maps").read_text(encoding="utf-8")
+    del part
+    gc.collect()
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text(encoding="utf-8")

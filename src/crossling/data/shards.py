@@ -14,12 +14,15 @@ and shard_writer.py create them.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import weakref
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -70,24 +73,46 @@ class ArrayWriter:
 
 def map_array(path: Path) -> np.ndarray:
     """Map a one-dimensional .npy file into memory, read-only. Pages are read when they are used."""
-    import torch  # takes seconds, and the processes that tokenize do not need it
-
     try:
         with path.open("rb") as file:
             version = npy.read_magic(file)
             shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else ((), False, np.dtype(object))
             start, size = file.tell(), path.stat().st_size
-        if len(shape) != 1 or dtype.hasobject or size != start + shape[0] * dtype.itemsize:
-            raise ValueError(f"its {size} bytes do not match its header")
-        if not shape[0]:
-            return np.empty(0, dtype)
-        # torch closes the file after mapping it. Python's mmap keeps it open, and there are thousands of files.
-        array = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8).numpy()[start:].view(dtype)
+            if len(shape) != 1 or dtype.hasobject or size != start + shape[0] * dtype.itemsize:
+                raise ValueError(f"its {size} bytes do not match its header")
+            if not shape[0]:
+                return np.empty(0, dtype)
+            array = _map_bytes(file, size)[start:].view(dtype)
         array.flags.writeable = False
         return array
-    except (OSError, ValueError, EOFError, RuntimeError) as error:
+    except (OSError, ValueError, EOFError) as error:
         problem = f"{path}: cannot read the array ({error})."
         raise BadInput(f"{problem} Create the shards again with crossling tokenize.") from None
+
+
+def _map_bytes(file: BinaryIO, size: int) -> np.ndarray:
+    """Map a file that is closed afterwards.
+
+    Python's mmap would keep it open, and there are thousands of files. A private mapping, as torch makes it, must fit
+    into the memory of the machine.
+    """
+    if os.name != "posix":
+        return np.memmap(file, np.uint8, "r")
+    address = _libc().mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    mapped = (ctypes.c_uint8 * size).from_address(address)
+    weakref.finalize(mapped, _libc().munmap, address, size).atexit = False  # arrays may be in use until the very end
+    return np.ctypeslib.as_array(mapped)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    number, pointer, size, offset = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long
+    libc.mmap.restype, libc.mmap.argtypes = pointer, [pointer, size, number, number, number, offset]
+    libc.munmap.restype, libc.munmap.argtypes = number, [pointer, size]
+    return libc
 
 
 # ---- corpora ------------------------------------------------------------------------------------------------
