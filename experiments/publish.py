@@ -42,6 +42,7 @@ the [log](log.md).
 Scores and learning curves follow two protocols, so their figures differ. Scores use all sentences of a benchmark, up to
 1,000 a language for Tatoeba. Learning curves use fewer sentences, as each section states, and find more translations.
 """
+LATER_SETTINGS = {"sampling.full_blocks=none": "2026-11-19"}  # of results before this date
 HEADLINE = "papers"  # plan of the README's table
 FIRST = (HEADLINE, "rosetta")  # the others follow in alphabetical order
 VARIANT = "rosetta-short"  # listed beside the recipes
@@ -123,12 +124,22 @@ def _newest(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _section(name: str, results: Mapping[str, Any]) -> tuple[str, str]:
     """Return the section of a lab, and the picture of its learning curves if there are any."""
     with tempfile.TemporaryDirectory(prefix="crossling-") as scratch:
-        page = write_results(Path(scratch), parse_plan(name, results["plan"], f"results of {name}"), results)
+        plan = parse_plan(name, _as_trained(results), f"results of {name}")
+        page = write_results(Path(scratch), plan, results)
         text, picture = page.read_text(encoding="utf-8"), page.parent / CURVES
         curves = picture.read_text(encoding="utf-8") if picture.is_file() else ""
     text = text.replace(f"({CURVES})", f"(../pictures/lab-{name}.svg)")
     text = re.sub(r"\(docs/(research/)?log\.md\)", "([log](log.md))", text)
     return re.sub(r"^#", "##", text, flags=re.MULTILINE) + _unfinished(results), curves
+
+
+def _as_trained(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored plan with the settings that did not exist yet."""
+    plan: dict[str, Any] = results["plan"]
+    return {
+        **plan,
+        "set": [*plan.get("set", []), *(each for each, date in LATER_SETTINGS.items() if results["date"] < date)],
+    }
 
 
 def _unfinished(results: Mapping[str, Any]) -> str:

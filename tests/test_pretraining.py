@@ -62,6 +62,27 @@ def test_a_run_that_is_older_than_a_setting_resumes_with_the_same_batches(
     assert [row["loss"] for row in rows(tmp_path / "new")] != losses
 
 
+def test_values_of_the_user_are_not_reset_to_resume_an_older_run(
+    shards: Shards, small_model: list[str], tmp_path: Path
+) -> None:
+    settings = [*small_model, "steps=4", "checkpoint_every=1", "mrtd.length=32", "mrtd.tokens=256", "trtd=off"]
+    recipe = get_recipe("xlm_e", "tiny").set([*settings, "optimizer.warmup=1", "sampling.full_blocks=none"])
+    crossling.pretrain(recipe.replace(keep_every=2), shards, tmp_path / "run")
+    stored = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    del stored["recipe"]["sampling"]["full_blocks"], stored["recipe"]["sampling"]["languages"]
+    (tmp_path / "run" / "recipe.json").write_text(json.dumps(stored))
+    older = get_recipe("xlm_e", "tiny").set([*settings, "optimizer.warmup=1"]).as_started(tmp_path / "run")
+    assert older == recipe  # a default of the recipe
+    assert older.replace(keep_best="loss").as_started(tmp_path / "run").keep_best == "loss"
+    with pytest.raises(BadInput, match=r"different: sampling\.languages"):
+        crossling.pretrain(recipe.set(["sampling.languages=qaa,qab"]), shards, tmp_path / "run")
+    # What the run was started to keep is kept without the setting, too.
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "0000004")
+    crossling.pretrain(recipe, shards, tmp_path / "run")
+    kept = [path.name for path in sorted((tmp_path / "run" / "checkpoints").iterdir())]
+    assert kept == ["0000002", "0000003", "0000004"]
+
+
 def test_contradictory_keywords_are_refused(shards: Shards, tmp_path: Path) -> None:
     recipe = get_recipe("xlm_r", "tiny")
     with pytest.raises(BadInput, match=r"^probe_every=3: nothing to measure\. Give probe or validate too"):

@@ -127,7 +127,7 @@ def _choose_recipe(
     if isinstance(recipe, Recipe):
         return get_recipe(recipe, size).as_started(out).set(assignments)
     if isinstance(init, InitialModel):
-        chosen = adapt_recipe(os.fspath(recipe), init, size, assignments)
+        chosen = adapt_recipe(os.fspath(recipe), init, size, ()).as_started(out).set(assignments)
         warnings.warn(f"peak learning rate {chosen.lr:g}", stacklevel=3)
         return chosen
     if init is not None:

@@ -113,6 +113,10 @@ def test_pairs_below_the_least_score_are_dropped(tmp_path: Path) -> None:
     assert report["rules"]["min_score"] == 1.1
     assert run_clean(corpora, tmp_path / "out", Rules(min_score=1.1)) == report
     assert "min_score" not in Rules(duplicates=True).to_json()
+    more = write(tmp_path / "more", files | {"pairs/ccmatrix.en-de.tsv": "0.2\tone\teins\n"})  # all are below
+    report = run_clean(more, tmp_path / "fewer", Rules(min_score=1.1))
+    assert report["removed"] == {"pairs/ccmatrix.en-de": "nothing kept"}
+    assert (tmp_path / "fewer" / "pairs" / "ccmatrix.en-fr.tsv.gz").is_file()
 
 
 def test_bytes_depend_on_the_text_alone(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -174,3 +176,32 @@ def test_layers_above_the_requested_one_are_not_computed(monkeypatch: pytest.Mon
 def test_packed_networks_need_no_gradients() -> None:
     packed = pack_network(make_crossling(SUPPORTED[0]).model, SUPPORTED[0])
     assert not any(weights.requires_grad for weights in packed.parameters())
+
+
+@pytest.mark.parametrize("precision", SUPPORTED)
+def test_a_used_encoder_can_be_pickled_and_follows_its_weights(precision: str) -> None:
+    encoder = make_crossling(precision)
+    before = encoder.encode(SENTENCES)
+    for other in (pickle.loads(pickle.dumps(encoder)), copy.deepcopy(encoder)):
+        np.testing.assert_array_equal(other.encode(SENTENCES), before)
+    with torch.no_grad():
+        for weight in encoder.model.parameters():
+            weight.mul_(0.5)
+    fresh = make_crossling(precision)
+    fresh.model.load_state_dict(encoder.model.state_dict())
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), fresh.encode(SENTENCES))
+
+
+def test_amx_is_probed_where_signals_of_children_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_precision.amx_works.cache_clear()
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert cpu_precision.amx_works() == cpu_precision._has_bfloat16() or not cpu_precision._has_bfloat16()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+        cpu_precision.amx_works.cache_clear()
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(cpu_precision, "amx_works", lambda: False)
+    for precision in ("bfloat16", "int8"):
+        with pytest.raises(BadInput, match="no instructions"):
+            resolve_precision(precision, CPU, has_int8_weights=True)

@@ -200,10 +200,11 @@ def test_the_best_of_each_name_is_kept(tmp_path: Path) -> None:
     [("loss", 2), ("mlm", 2), ("probe/loss/de/mlm", 2), ("mlm_accuracy", 3), ("probe/retrieval", 3)],
 )
 def test_the_best_loss_is_the_lowest_and_the_best_accuracy_the_highest(metric: str, best: int, tmp_path: Path) -> None:
-    net, checkpoints = trained(seed=0, steps=1), Checkpoints(tmp_path)
+    net, checkpoints = trained(seed=0, steps=1), Checkpoints(tmp_path, Retention(best=metric))
     for step, value in enumerate([0.3, 0.1, 0.5, 0.2], start=1):
-        checkpoints.save(step, *net, {}, {metric: value})
+        checkpoints.save(step, *net, {}, {metric: value, "earlier": -step})  # of an earlier setting
         checkpoints.wait()
+    assert [int(path.name) for path in checkpoint.list_checkpoints(tmp_path)] == [best, 3, 4][best == 3 :]
     assert int(checkpoint.best_checkpoints(checkpoint.list_checkpoints(tmp_path))[metric].name) == best
 
 

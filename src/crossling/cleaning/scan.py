@@ -174,7 +174,7 @@ def scan_part(part: CorpusPart, rules: Rules, folder: Path, index_folder: Path |
         return
     row_filter = RowFilter(rules, part.languages, part.pair)
     malformed: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
+    counts = Counter(rows=0, characters=0, words=0)
     rows = part.rows(malformed)
     total = 0
     with write_finished_folder(folder, key) as (new, entry):

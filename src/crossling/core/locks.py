@@ -81,6 +81,12 @@ def output_lock(out: str | os.PathLike[str], part: str = "") -> Iterator[None]:
             _remove(file, lock)
 
 
+def remove_own_locks() -> None:
+    """Remove the lock files of this process, which is about to end without leaving its blocks."""
+    for lock in [*_open_files]:
+        Path(lock.name).unlink(missing_ok=True)
+
+
 @contextmanager
 def lock_file(path: Path, *, wait: bool = True, timeout: float | None = None, remove: bool = False) -> Iterator[bool]:
     """Yield True while this process alone holds the lock. It is not reentrant.

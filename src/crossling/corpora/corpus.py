@@ -11,6 +11,7 @@ if the caller passes a Counter. formats.py has the reader functions and explains
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -161,6 +162,8 @@ class Corpora:
         Example:
             >>> corpora = Corpora("corpora").with_min_score(1.06)
         """
+        if not isinstance(score, int | float) or math.isnan(score):
+            raise BadInput(f"min_score={score!r}: expected a number.")
         other = copy(self)
         other.pairs = tuple(
             replace(
@@ -274,7 +277,10 @@ def _clean_row(row: tuple[str, str]) -> PairRow:
 def _count_skipped(
     items: Iterable[T | SkipReason], sources: Sequence[Source], counts: Counter[str] | None
 ) -> Iterator[T | SkipReason]:
-    """Yield all items and count the skipped ones by reason; BadInput at the end if no item of the sources has text."""
+    """Yield all items and count the skipped ones by reason; BadInput at the end if no item of the sources has text.
+
+    Sources may have no pair with the requested score.
+    """
     counts = Counter() if counts is None else counts
     before = counts.copy()
     has_text = False
@@ -284,7 +290,7 @@ def _count_skipped(
         elif item:
             has_text = True
         yield item
-    if not has_text:
+    if not (has_text or SkipReason.LOW_SCORE.value in counts - before):
         names = " and ".join(map(str, sources))
         reasons = ", ".join(f"{reason}: {number}" for reason, number in (counts - before).items()) or "it is empty"
         raise BadInput(f"{names}: no usable line ({reasons}). Expected UTF-8 text. {describe_layout()}")

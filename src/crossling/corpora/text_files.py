@@ -44,6 +44,10 @@ class SkipReason(Enum):
     NO_TEXT = "no text"  # null, absent, or a number
 
 
+# Versions of readers that read a file in another way than before, so that stored results of the old one are not reused.
+READER_VERSIONS = {"tsv": "2"}  # 2: rows with scores
+
+
 @dataclass(frozen=True)
 class TextFile:
     """Source of text: a file."""
@@ -70,10 +74,12 @@ class TextFile:
             return self.path.stat().st_size
 
     def digest(self) -> str:
-        """Return a hash of the bytes on disk, which depends on the compression, and of the least score."""
+        """Return a hash of the bytes on disk, which depends on the compression, with all that changes what is read."""
         with _readable_errors(self.path):
-            digest = file_fingerprint(self.path)
-        return digest if self.min_score is None else f"{digest} {self.min_score!r}"
+            parts = [file_fingerprint(self.path)]
+        parts += [] if self.min_score is None else [repr(self.min_score)]
+        parts += [READER_VERSIONS[self.format]] if self.format in READER_VERSIONS else []
+        return " ".join(parts)
 
 
 def map_rows(function: Callable[[T], U], rows: Iterable[T | SkipReason]) -> Iterator[U | SkipReason]:

@@ -160,5 +160,8 @@ def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) ->
         groups = [PairGroup(name, bitexts[name], p, length) for name, p in probabilities.items()]
     if not groups:
         expected = sampling.text_description if stream == "text" else sampling.pair_description
-        raise BadInput(f"{shards.path}: no {expected} in these shards, which the recipe needs. Tokenize some first.")
+        fix = "Tokenize some first"
+        if stream == "pairs" and sampling.min_pairs:
+            fix += ", or set sampling.min_pairs=none"
+        raise BadInput(f"{shards.path}: no {expected} in these shards, which the recipe needs. {fix}.")
     return groups

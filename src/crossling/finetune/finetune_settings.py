@@ -205,6 +205,10 @@ def translation_settings(preset: str | None, assignments: Iterable[str]) -> Tran
     if preset is not None and preset not in TRANSLATION_PRESETS:
         raise BadInput(f"preset={preset}: no such preset{suggestion(preset, TRANSLATION_PRESETS)}")
     base = TranslationSettings() if preset is None else TRANSLATION_PRESETS[preset]
+    assignments = [*assignments]
+    keys = {assignment.partition("=")[0] for assignment in assignments}
+    if preset is not None and "epochs" in keys - {"steps"} and "steps" not in keys:
+        base = replace(base, steps=None)  # otherwise those of the preset would win
     return override(base, assignments, "translation settings", TRANSLATION_ALIASES)
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import copy
 import os
+import select
 import signal
-import time
 import warnings
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ SMALLEST_SCALE = 1e-12  # of a token whose state is zero
 def check_precision(precision: str) -> None:
     """Raise BadInput if there is no such precision."""
     if precision not in PRECISIONS:
-        raise BadInput(f"precision={precision}: no such precision{suggestion(precision, PRECISIONS)}")
+        raise BadInput(f"precision={precision}: no such precision{suggestion(str(precision), PRECISIONS)}")
 
 
 def resolve_precision(precision: str, device: torch.device, has_int8_weights: bool) -> str:
@@ -57,20 +58,23 @@ def resolve_precision(precision: str, device: torch.device, has_int8_weights: bo
     Raises:
         BadInput: If the device cannot compute in the requested precision.
     """
+    check_precision(precision)
     if precision == "auto":
         return fastest_precision() if has_int8_weights and device.type == "cpu" else "float32"
     if precision != "float32" and device.type != "cpu":
         raise BadInput(f"precision={precision}: expected a model on the CPU, found {device}. Give device cpu.")
     is_supported = {"float32": True, "bfloat16": _has_bfloat16(), "int8": _has_int8()}
-    if not is_supported[precision]:
+    if not (is_supported[precision] and (precision == "float32" or _is_safe())):
         raise BadInput(f"precision={precision}: this CPU has no instructions for it. Give auto.")
     return precision
 
 
 def fastest_precision() -> str:
     """Return the fastest precision of this CPU: bfloat16 with AMX, int8 with VNNI, and float32 otherwise."""
+    if not _is_safe():
+        return "float32"
     if torch.cpu._is_amx_tile_supported() and _has_bfloat16():
-        return "bfloat16" if amx_works() else "float32"  # oneDNN would use AMX for int8, too
+        return "bfloat16"
     return "int8" if _has_int8() else "float32"
 
 
@@ -82,21 +86,23 @@ def amx_works() -> bool:
     """
     if not hasattr(os, "fork"):
         return True
+    result, answer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python about threads: the child has one and uses no other
         child = os.fork()
     if child == 0:
         try:
             _multiply_in_bfloat16()
-            os._exit(0)
+            os.write(answer, b"1")
         finally:
-            os._exit(1)
-    end = time.monotonic() + PROBE_SECONDS
-    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > end:
-            os.kill(child, signal.SIGKILL)
-        time.sleep(0.001)
-    return ended[1] == 0
+            os._exit(0)
+    os.close(answer)
+    with os.fdopen(result, "rb") as pipe:
+        works = bool(select.select([pipe], [], [], PROBE_SECONDS)[0]) and pipe.read() == b"1"
+    with suppress(ProcessLookupError, ChildProcessError):  # no status remains where SIGCHLD is ignored
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return works
 
 
 def _multiply_in_bfloat16() -> None:
@@ -111,6 +117,11 @@ def _has_bfloat16() -> bool:
 def _has_int8() -> bool:
     # Without VNNI, sums of two 8-bit products saturate at 16 bits.
     return torch.backends.mkldnn.is_available() and torch.cpu._is_vnni_supported()
+
+
+def _is_safe() -> bool:
+    """Return False if oneDNN would use AMX, in both precisions, and the CPU cannot."""
+    return not torch.cpu._is_amx_tile_supported() or amx_works()
 
 
 def in_float32(encoder: Encoder) -> Encoder:

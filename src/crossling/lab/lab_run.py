@@ -30,7 +30,7 @@ from crossling.recipes.network import (
 )
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
-from crossling.train.checkpoint import Retention, list_checkpoints
+from crossling.train.checkpoint import Retention, best_checkpoints, list_checkpoints
 from crossling.train.run_folder import RunFolder
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -132,9 +132,10 @@ class LabRun:
                 done = True
             finally:
                 self._record(task, time.monotonic() - started, done)
-        retention = Retention(every=self.recipe.keep_every)
-        for checkpoint in list_checkpoints(self.folder / "checkpoints")[:-1]:  # keep only the last, unless requested
-            if not retention.is_kept_forever(int(checkpoint.name)):
+        checkpoints, every = list_checkpoints(self.folder / "checkpoints"), Retention(every=self.recipe.keep_every)
+        best = best_checkpoints(checkpoints).get(self.recipe.keep_best or "")
+        for checkpoint in checkpoints[:-1]:  # keep only the last, unless requested
+            if checkpoint != best and not every.is_kept_forever(int(checkpoint.name)):
                 shutil.rmtree(checkpoint)
 
     def _evaluate(self, task: str) -> None:

@@ -306,8 +306,8 @@ class EncoderNetwork(nn.Module):
             output_hidden_states: Return the states of all layers too.
             return_dict: False returns a tuple.
             layers: Number of blocks to compute [default: `config.output_layer`, or all].
-            positions: Positions of the flattened rows at which the last layer is computed, [M] [default: all]. The
-                largest part of that layer is not computed elsewhere.
+            positions: Distinct positions of the flattened rows at which the last layer is computed, [M] [default: all].
+                The largest part of that layer is not computed elsewhere.
             output_attentions: Return the attention weights too, [B, H, L, T] for each layer: of self-attention as
                 `attentions` and of cross-attention as `cross_attentions`. Attention is then computed in plain torch.
 

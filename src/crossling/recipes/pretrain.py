@@ -166,7 +166,7 @@ def _train(
             parallel=recipe.parallel,
             resampling=resampling,
             started=started,
-            retention=Retention(recipe.keep_last, recipe.keep_every, recipe.keep_best),
+            retention=_retention(recipe, Recipe.load(run.path / "recipe.json")),
         )
         trainer.fit()
     except torch.OutOfMemoryError:
@@ -176,6 +176,12 @@ def _train(
         result = "no usable model after" if trainer.has_diverged else "trained"
         print_status(f"{result} {recipe.steps:,} steps: {_summarize(cost)}")
     return net
+
+
+def _retention(recipe: Recipe, started: Recipe) -> Retention:
+    """Return which checkpoints to keep: also those that the run was started to keep, if the recipe does not set it."""
+    every, best = recipe.keep_every or started.keep_every, recipe.keep_best or started.keep_best
+    return Retention(recipe.keep_last, every, best)
 
 
 def enable_gradient_checkpointing(net: Network) -> None:

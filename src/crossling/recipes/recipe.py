@@ -17,7 +17,7 @@ from crossling.core import settings
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, POSITIVE, SEED
 from crossling.data.batches import LENGTH_MULTIPLE
-from crossling.model.model_shape import ModelShape
+from crossling.model.model_shape import SIZES, ModelShape
 from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
 from crossling.sampling import DRO, Sampling
 from crossling.train.choices import Parallel, Reduction
@@ -283,7 +283,9 @@ class Recipe:
         return settings.from_dict(cls, read_description(Path(file))["recipe"], str(file))
 
     def as_started(self, run: str | os.PathLike[str]) -> Recipe:
-        """Return the recipe without settings that did not exist when a run was started, so that the run resumes.
+        """Return the recipe without newer defaults that did not exist when a run was started, so that the run resumes.
+
+        Only values that a recipe of this name has by itself are reset. Values that a user has set stay.
 
         Args:
             run: Run folder, which may not exist.
@@ -298,7 +300,19 @@ class Recipe:
             >>> crossling.recipes.xlm_e("base").as_started("runs/xlm_e").sampling.full_blocks
         """
         file = Path(run) / "recipe.json"
-        return settings.without_later_settings(self, read_description(file)["recipe"]) if file.is_file() else self
+        if not file.is_file():
+            return self
+        from crossling.recipes import RECIPES, has_size  # it imports this module
+
+        own = dict(self.settings())
+        older = dict(settings.without_later_settings(self, read_description(file)["recipe"]).settings())
+        sizes = [size for size in SIZES if self.name in RECIPES and has_size(self.name, size)]
+        published = [dict(RECIPES[self.name](size).settings()) for size in sizes]
+        recipe = self
+        for key in own.keys() & older.keys():
+            if own[key] != older[key] and any(own[key] == defaults.get(key) for defaults in published):
+                recipe = settings.assign(recipe, f"{key}=none")
+        return recipe
 
     def _problems(self) -> Iterator[str]:
         """Yield contradictions between settings, each as a message."""
@@ -337,7 +351,7 @@ class Recipe:
         metrics = ["loss", *terms, *(f"{term}_accuracy" for term in terms)]
         if self.keep_best and self.keep_best not in metrics and not self.keep_best.startswith("probe/"):
             hint = suggestion(self.keep_best, metrics)
-            yield f"keep_best is {self.keep_best}, not a metric of this run{hint}. Set one of them, or a probe/ metric."
+            yield f"keep_best is {self.keep_best}, no metric of this run and no probe/ metric{hint}"
         if self.model.width % self.model.heads:
             yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."
 

@@ -52,7 +52,7 @@ def select_checkpoints(run: Path, steps: str) -> list[Path]:
     if not (run / "recipe.json").is_file():
         raise BadInput(f"checkpoints={steps}: {run} is no run of crossling pretrain{kind_note(run)}. Give a run.")
     saved = {path.name.lstrip("0") or "0": path for path in list_checkpoints(run / CHECKPOINTS)}
-    chosen = [*saved] if steps == "all" else [step.strip().lstrip("0") for step in steps.split(",")]
+    chosen = [*saved] if steps == "all" else [step.strip().lstrip("0") or "0" for step in steps.split(",")]
     for step in chosen or [steps]:
         if step not in saved:
             raise BadInput(f"checkpoints={steps}: {run} has {', '.join(saved) or 'none'}. Give all, or some of them.")

@@ -198,7 +198,7 @@ def _scan_folder(folder: Path, models: dict[str, _ModelFiles]) -> bool:
         by_model: dict[tuple[str, str | None], list[ScoreRow]] = defaultdict(list)
         for row in scores.read_scores(table / "scores.jsonl"):
             if "step" in row:
-                _files_of_run(Path(row["model"]).parents[1], homes, models).checkpoint_rows.append(row)
+                _files_of_run(Path(row["model"]).absolute().parents[1], homes, models).checkpoint_rows.append(row)
                 continue
             by_model[_model_key(tuned.get(table) or row["model"], homes, models), row.get("tuned")].append(row)
         for (model, settings), rows in by_model.items():

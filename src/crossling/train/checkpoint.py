@@ -56,7 +56,11 @@ class Retention:
         """Return the checkpoints to keep, of all in the order of their steps."""
         scheduled = scheduled_checkpoints(checkpoints)
         multiples = [path for path in scheduled if self.is_kept_forever(int(path.name))]
-        return {*checkpoints[-1:], *scheduled[-self.last :], *multiples, *best_checkpoints(checkpoints).values()}
+        # The scores of an earlier `best` are stored, too.
+        best = {
+            name: path for name, path in best_checkpoints(checkpoints).items() if _is_probe(name) or name == self.best
+        }
+        return {*checkpoints[-1:], *scheduled[-self.last :], *multiples, *best.values()}
 
     def is_kept_forever(self, step: int) -> bool:
         """Return True if the step is a multiple of `every`."""
@@ -65,7 +69,11 @@ class Retention:
 
 def is_lower_better(metric: str) -> bool:
     """Return True for a loss: a probe metric with `loss` in its name, or any other metric that is no accuracy."""
-    return "loss" in metric if metric.startswith("probe/") else not metric.endswith("_accuracy")
+    return "loss" in metric if _is_probe(metric) else not metric.endswith("_accuracy")
+
+
+def _is_probe(metric: str) -> bool:
+    return metric.startswith("probe/")
 
 
 class Checkpoints:

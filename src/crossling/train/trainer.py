@@ -288,7 +288,7 @@ class Trainer:
             values = {f"probe/{name}": value for name, value in self.network.evaluate(self.probe).items()}
         best = self.retention.best or ""
         if best.startswith("probe/") and best not in values:
-            raise BadInput(f"keep_best={best}: no probe measures it{suggestion(best, values)}. Change it.")
+            raise BadInput(f"keep_best={best}: no probe measures it{suggestion(best, values)}")
         return values
 
     def _resample_if_due(self) -> None:
