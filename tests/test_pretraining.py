@@ -76,7 +76,7 @@ def test_values_of_the_user_are_not_reset_to_resume_an_older_run(
     assert older.replace(keep_best="loss").as_started(tmp_path / "run").keep_best == "loss"
     with pytest.raises(BadInput, match=r"different: sampling\.languages"):
         crossling.pretrain(recipe.set(["sampling.languages=qaa,qab"]), shards, tmp_path / "run")
-    # What the run was started to keep is kept without the setting, too.
+    # Checkpoints of `keep_every` stay if the setting is omitted later.
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "0000004")
     crossling.pretrain(recipe, shards, tmp_path / "run")
     kept = [path.name for path in sorted((tmp_path / "run" / "checkpoints").iterdir())]

@@ -44,7 +44,7 @@ class Heartbeat:
         self._new_at = dict.fromkeys(self._watched, time.monotonic())  # when each was new
         self._answered_at = self._checked_at = time.monotonic()
         self._stopped = Event()
-        # The store may stop answering, so that the thread that asks it cannot notice anything.
+        # The store may stop answering. The thread that reads it would notice nothing.
         self._threads = [Thread(target=work, name="heartbeat", daemon=True) for work in (self._exchange, self._watch)]
 
     def start(self) -> None:
