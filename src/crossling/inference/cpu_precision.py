@@ -142,6 +142,24 @@ def pack_network(model: Model, precision: str) -> Model:
     return packed
 
 
+class PackedCopy:
+    """Packed copy of a network. It is made when it is needed, and again after the weights change."""
+
+    def __init__(self) -> None:
+        self._key: Any = None
+        self._network: Model | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedCopy, ()  # packed weights cannot be copied or pickled
+
+    def get(self, network: Model, precision: str) -> Model:
+        """Return the packed copy of a network."""
+        key = precision, [(weight.data_ptr(), weight._version) for weight in network.parameters()]
+        if self._network is None or self._key != key:
+            self._key, self._network = key, pack_network(network, precision)
+        return self._network
+
+
 def _replace_layers(module: nn.Module, precision: str) -> None:
     for name, child in module.named_children():
         if isinstance(child, SelfAttention):

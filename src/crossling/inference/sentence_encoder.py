@@ -16,7 +16,7 @@ from torch import Tensor
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress
 from crossling.inference import mining
-from crossling.inference.cpu_precision import TOKENS_PER_BATCH, pack_network
+from crossling.inference.cpu_precision import TOKENS_PER_BATCH, PackedCopy
 from crossling.inference.hidden_states import (
     BatchStates,
     EncodeOptions,
@@ -77,7 +77,7 @@ class Encoder:
         check_compatibility(model, tokenizer, name)
         self.model, self.tokenizer, self.name, self.seed = model, tokenizer, name, seed
         self.precision = precision
-        self._packed: tuple[list[tuple[int, int]], Model] | None = None  # version of the weights, and their packed copy
+        self._packed = PackedCopy()
         self.max_length = max_input_length(model, tokenizer)
         self.num_layers, self.hidden_size = probe_encoder(model, tokenizer, name)
         if tokenizer.pad_token_id is None:  # after the probe, since the fact that it is a decoder is more useful
@@ -87,9 +87,6 @@ class Encoder:
         self.universal_layer = (
             round(self.num_layers * 2 / 3) if universal_layer is None else self.resolve_layer(universal_layer)
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_packed": None}  # packed weights cannot be copied or pickled
 
     def __repr__(self) -> str:
         return (
@@ -396,8 +393,5 @@ class Encoder:
     def _states(self, ids: Sequence[list[int]], layers: Sequence[int], **options: Any) -> Iterator[BatchStates]:
         network, options["layers"] = self.model, max(layers, default=None)
         if self.precision != "float32" and network.device.type == "cpu" and network.dtype == torch.float32:
-            version = [(weight.data_ptr(), weight._version) for weight in network.parameters()]
-            if self._packed is None or self._packed[0] != version:
-                self._packed = version, pack_network(network, self.precision)
-            network, options["tokens"] = self._packed[1], TOKENS_PER_BATCH[self.precision]
+            network, options["tokens"] = self._packed.get(network, self.precision), TOKENS_PER_BATCH[self.precision]
         return iter_states(network, ids, pad_id=self.tokenizer.pad_token_id or 0, **options)
