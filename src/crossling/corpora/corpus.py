@@ -159,6 +159,9 @@ class Corpora:
         Returns:
             A copy whose readers skip these pairs.
 
+        Raises:
+            BadInput: If the score is not a number.
+
         Example:
             >>> corpora = Corpora("corpora").with_min_score(1.06)
         """

@@ -351,7 +351,7 @@ class Recipe:
         metrics = ["loss", *terms, *(f"{term}_accuracy" for term in terms)]
         if self.keep_best and self.keep_best not in metrics and not self.keep_best.startswith("probe/"):
             hint = suggestion(self.keep_best, metrics)
-            yield f"keep_best is {self.keep_best}, no metric of this run and no probe/ metric{hint}"
+            yield f"keep_best is {self.keep_best}, not a metric of this run{hint}"
         if self.model.width % self.model.heads:
             yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."
 
