@@ -196,7 +196,7 @@ def test_amx_is_probed_where_signals_of_children_are_ignored(monkeypatch: pytest
     cpu_precision.amx_works.cache_clear()
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        assert cpu_precision.amx_works() == cpu_precision._has_bfloat16() or not cpu_precision._has_bfloat16()
+        assert cpu_precision.amx_works() or not cpu_precision._has_bfloat16()
     finally:
         signal.signal(signal.SIGCHLD, before)
         cpu_precision.amx_works.cache_clear()

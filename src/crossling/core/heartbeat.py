@@ -1,4 +1,4 @@
-"""Heartbeats of the processes of a run, so that one may be busy for any time without being taken for dead.
+"""Heartbeats of the processes of a run, so that a busy process is not mistaken for a lost one.
 
 Each process writes a counter to the store of the run, in a thread. The main process watches all others, and they watch
 the main process and the store. Only a counter that stands still for minutes means that a process is lost: its machine
