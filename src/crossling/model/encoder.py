@@ -30,6 +30,7 @@ from crossling.model.attention import (
 )
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import DisentangledEmbedding
+from crossling.model.fp8 import Fp8Linear
 from crossling.model.gather import gather_positions
 from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import RelativePositionTable
@@ -74,9 +75,11 @@ class FeedForward(nn.Sequential):
         into, _, out = self
         # The kernel reads the weights of the first linear layer, and would bypass an adapter or a hook on it.
         has_hooks = into._forward_hooks or into._forward_pre_hooks
-        if type(into) is not nn.Linear or has_hooks or not uses_block_kernels(hidden):
+        if type(into) not in (nn.Linear, Fp8Linear) or has_hooks or not uses_block_kernels(hidden):
             return super().forward(hidden)
-        return out(kernel.gelu(F.linear(hidden, into.weight), into.bias))
+        assert isinstance(into, nn.Linear)
+        product = into.multiply(hidden) if isinstance(into, Fp8Linear) else F.linear(hidden, into.weight)
+        return out(kernel.gelu(product, into.bias))
 
 
 class Embeddings(nn.Module):
@@ -265,6 +268,17 @@ class EncoderNetwork(nn.Module):
             if block.has_cross_attention:
                 yield from block.cross.parameters()
                 yield from block.cross_norm.parameters()
+
+    def enable_fp8(self) -> None:
+        """Let the linear layers of all blocks multiply in fp8 while they are trained. Parameters keep their names.
+
+        Square layers stay as they are: to round their operands takes as long as fp8 saves.
+        """
+        parts = (part for part in self.modules() if isinstance(part, SelfAttention | CrossAttention | FeedForward))
+        for part in parts:
+            for name, layer in [*part.named_children()]:
+                if type(layer) is nn.Linear and layer.in_features != layer.out_features:
+                    setattr(part, name, Fp8Linear.from_linear(layer))
 
     def check_length(self, tokens: int) -> None:
         """Raise ValueError if a sequence of so many tokens is too long for the absolute positions."""
