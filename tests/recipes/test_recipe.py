@@ -83,6 +83,14 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
         (["xlco=on", "xlco.layer=-1"], "xlco.layer is -1, the model has layers 0 to 4. Set one of these."),
         (["model.universal_layer=5"], "model.universal_layer is 5, the model has layers 0 to 4. Set one of these."),
         (["model.heads=3"], "model.width is 128, expected a multiple of model.heads = 3."),
+        (
+            ["precision=fp8", "model.width=120", "model.heads=2"],
+            "model.width is 120, and precision=fp8 needs a multiple of 16. Set another model.width or precision=bf16.",
+        ),
+        (
+            ["precision=fp8", "parallel=fsdp"],
+            "precision=fp8 trains on replicas only, found parallel=fsdp. Set parallel=ddp or precision=bf16.",
+        ),
         (["model.heads=0"], "model.heads must be at least 1 and at most 1000000, found 0."),
         (["model.layers=0"], "model.layers must be at least 1 and at most 1000, found 0."),
         (["steps=0"], "steps must be at least 1, found 0."),

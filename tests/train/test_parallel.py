@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from crossling.core.distributed import process_group, rank
-from crossling.core.errors import Failed, Interrupted
+from crossling.core.errors import BadInput, Failed, Interrupted
 from crossling.data.batches import Batches, StepWork
 from crossling.data.packing import Batch
 from crossling.data.shards import Shards
@@ -246,6 +246,16 @@ def test_description_on_a_gpu_names_the_kernels(heads: int, expected: str, monke
     assert ParallelNetwork(net, torch.device("cuda")).description == f"{expected}, compiled, bfloat16, 1 process"
     assert compiled == [net]
     assert ParallelNetwork(net, torch.device("cpu")).description == "plain torch, float32, 1 process"
+    net.encoder.enable_fp8()
+    found = ParallelNetwork(net, torch.device("cuda")).description
+    assert found == f"{expected}, compiled, bfloat16, linear layers in fp8, 1 process"
+
+
+def test_network_in_fp8_is_not_sharded() -> None:
+    net = build_network(CASES["mlm"], 400)
+    net.encoder.enable_fp8()
+    with pytest.raises(BadInput, match=r"precision=fp8: the network is sharded .* Set precision=bf16"):
+        parallel.shard_network(parallel.NetworkRoot(net), torch.device("cpu"))
 
 
 def test_modules_unused_by_the_last_micro_batch_have_the_gradient_of_all_processes(both: Both) -> None:

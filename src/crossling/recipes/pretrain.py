@@ -24,6 +24,7 @@ from crossling.core.progress import format_count, format_duration, print_status
 from crossling.data.example_sampler import pair_counts, text_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
+from crossling.model.fp8 import require_fp8
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
 from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
@@ -124,6 +125,8 @@ def _train(
     started: float,
 ) -> Network:
     """Train in one process of the run."""
+    if recipe.precision == "fp8":
+        require_fp8(device)
     new = source.new if source else []
     uses_graphs = recipe.cuda_graphs and device.type == "cuda"
     with main_process_first():  # it writes the starts of all blocks beside the shards
@@ -146,8 +149,7 @@ def _train(
         if is_main_process():
             modules = ", ".join(new) or "none"
             warnings.warn(f"initialized from {model.name}: {summary}; new modules: {modules}.", stacklevel=3)
-    if recipe.gradient_checkpointing:
-        enable_gradient_checkpointing(net)
+    configure_network(net, recipe)
     cost = TrainingCost(flops_per_token(recipe, net, objective_loads(batches)), describe_machine(device))
     try:
         trainer = Trainer(
@@ -184,11 +186,14 @@ def _retention(recipe: Recipe, started: Recipe) -> Retention:
     return Retention(recipe.keep_last, every, best)
 
 
-def enable_gradient_checkpointing(net: Network) -> None:
-    """Recompute the activations of all encoders in the backward pass."""
+def configure_network(net: Network, recipe: Recipe) -> None:
+    """Set gradient checkpointing and the precision of all encoders as the recipe requires."""
     for module in (net.encoder, *net.parts.values()):
         if isinstance(module, CrosslingModel):
-            module.gradient_checkpointing_enable()
+            if recipe.gradient_checkpointing:
+                module.gradient_checkpointing_enable()
+            if recipe.precision == "fp8":
+                module.enable_fp8()
 
 
 def _memory_hint(recipe: Recipe) -> str:

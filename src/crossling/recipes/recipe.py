@@ -20,13 +20,14 @@ from crossling.data.batches import LENGTH_MULTIPLE
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
 from crossling.sampling import DRO, Sampling
-from crossling.train.choices import Parallel, Reduction
+from crossling.train.choices import Parallel, Precision, Reduction
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.run_folder import read_description
 
 _BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N, or that of another objective."
 _LENGTH = "The length is set for each objective. Set mlm.length=N, or that of another objective."
 _DEVICE = "The device is selected automatically. Choose GPUs with the environment variable CUDA_VISIBLE_DEVICES."
+_PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32. Omit it, or set precision=fp8."
 _MASKING = "The masking rate is set for each objective. Set mlm.rate=0.15, or that of another objective."
 
 # Names that other libraries give to a setting of pre-training, by our key or by a hint.
@@ -51,6 +52,7 @@ _CONVENTIONAL_NAMES = {
     "keep_last": "save_total_limit keep_last_epochs keep_interval_updates",
     "keep_best": "metric_for_best_model best_checkpoint_metric",
     _BATCH: "tokens_per_batch",
+    _PRECISION: "fp16 bf16 fp8 mixed_precision dtype amp",
     _DEVICE: "device gpu gpus n_gpu use_cpu",
     _MASKING: "mlm_probability masking_rate mask_prob",
 }
@@ -62,7 +64,9 @@ SETTING_ALIASES = settings.conventional_aliases(
     length=_LENGTH,
     epochs="A run is set in steps. Set steps=N.",
 ) | {name: key for key, names in _CONVENTIONAL_NAMES.items() for name in names.split()}
+del SETTING_ALIASES["precision"]  # is a setting of a recipe
 
+FP8_MULTIPLE = 16  # of both sides of a matrix
 OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
 
 
@@ -100,6 +104,8 @@ class Recipe:
         parallel: On several GPUs: a full copy on each (`ddp`), sharded (`fsdp`), or by the size of the model (`auto`).
         cuda_graphs: On a GPU, replay training steps as CUDA graphs, so that small steps do not wait for the host. Not
             used if the network is sharded.
+        precision: Matrix products on a GPU: all in bfloat16 (`bf16`), or those of the linear layers in all blocks in 8
+            bits (`fp8`), from an H100 on. Weights stay in float32. A CPU trains in float32 with `bf16`.
 
     Example:
         >>> recipe = crossling.recipes.xlm_e("small").replace(steps=10_000, lr=1e-3)
@@ -134,6 +140,7 @@ class Recipe:
     gradient_checkpointing: bool = False
     parallel: Parallel = "auto"
     cuda_graphs: bool = True
+    precision: Precision = "bf16"
 
     @property
     def objectives(self) -> dict[str, PretrainingObjective]:
@@ -347,6 +354,8 @@ class Recipe:
             yield "dro resamples bitext, and no objective reads any. Set tlm=on or trtd=on."
         if self.dro and self.dro.times >= self.steps:
             yield f"dro.times is {self.dro.times} and steps only {self.steps}. Set a lower dro.times."
+        if self.precision == "fp8":
+            yield from self._fp8_problems()
         terms = [term for objective in self.objectives.values() for term in objective.loss_weights]
         metrics = ["loss", *terms, *(f"{term}_accuracy" for term in terms)]
         if self.keep_best and self.keep_best not in metrics and not self.keep_best.startswith("probe/"):
@@ -354,6 +363,17 @@ class Recipe:
             yield f"keep_best is {self.keep_best}, not a metric of this run{hint}"
         if self.model.width % self.model.heads:
             yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."
+
+    def _fp8_problems(self) -> Iterator[str]:
+        if self.parallel == "fsdp":
+            yield "precision=fp8 trains on replicas only, found parallel=fsdp. Set parallel=ddp or precision=bf16."
+        for name in ("width", "feed_forward"):
+            size = getattr(self.model, name)
+            if size % FP8_MULTIPLE:
+                yield (
+                    f"model.{name} is {size}, and precision=fp8 needs a multiple of {FP8_MULTIPLE}. Set another"
+                    f" model.{name} or precision=bf16."
+                )
 
 
 def _sized_like(cls: Any, others: Mapping[str, Any]) -> PretrainingObjective:

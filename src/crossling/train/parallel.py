@@ -18,9 +18,11 @@ from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from crossling.core.distributed import world_size
+from crossling.core.errors import BadInput
 from crossling.model.attention import uses_attention_kernel
 from crossling.model.encoder import Block, Embeddings
 from crossling.model.encoder_model import CrosslingModel
+from crossling.model.fp8 import Fp8Linear
 from crossling.model.heads import RTDHead
 from crossling.objectives.training_network import Network
 from crossling.train.choices import Parallel
@@ -116,7 +118,8 @@ class ParallelNetwork:
         words = ["fused kernels" if has_kernels else "plain torch", *(["compiled"] if self.is_compiled else [])]
         parallel = "fsdp" if self.is_sharded else "ddp"
         processes = f"{self.world_size} processes ({parallel})" if self.world_size > 1 else "1 process"
-        return ", ".join([*words, str(dtype).removeprefix("torch."), processes])
+        precision = str(dtype).removeprefix("torch.") + (", linear layers in fp8" if _has_fp8(self.net) else "")
+        return ", ".join([*words, precision, processes])
 
 
 def compute_dtype(device: torch.device) -> torch.dtype:
@@ -162,13 +165,25 @@ def shard_network(root: NetworkRoot, device: torch.device) -> None:
 
     On a GPU, blocks are gathered in bfloat16, in which they compute. Weights, gradients and optimizer state stay in
     float32.
+
+    Raises:
+        BadInput: The network has linear layers in fp8.
     """
+    if _has_fp8(root):
+        raise BadInput(
+            "precision=fp8: the network is sharded over the GPUs, which is possible in bf16 only. Set precision=bf16,"
+            " or parallel=ddp if a GPU has enough memory for the whole network."
+        )
     block_dtype = torch.bfloat16 if device.type == "cuda" else None
     policy = MixedPrecisionPolicy(param_dtype=block_dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for block in [*root.modules()]:
         if isinstance(block, Block | GradientCheckpointingLayer):  # blocks of crossling and of transformers
             fully_shard(block, mp_policy=policy)
     fully_shard(root, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
+
+
+def _has_fp8(net: nn.Module) -> bool:
+    return any(isinstance(module, Fp8Linear) for module in net.modules())
 
 
 COMPILED_MODULES = (Embeddings, Block, RTDHead)
