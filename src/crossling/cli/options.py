@@ -51,7 +51,7 @@ Checkpoints = Annotated[
     str | None, option("STEPS", "Checkpoints of the run: all, or as 1000,2000. [default: the latest]", "--checkpoints")
 ]
 Layer = Annotated[int | None, option("N", "Layer to read; 0 is the embedding output. [default: the universal layer]")]
-Pooling = Annotated[str, option("POOLING", "mean (over positions) or cls (first position).", "--pooling")]
+Pooling = Annotated[str, option("POOLING", "auto (as the model folder declares, else mean), mean or cls.", "--pooling")]
 
 Precision = Annotated[str, option("PRECISION", "auto, float32, bfloat16 or int8, on a CPU.", "--precision")]
 

@@ -39,7 +39,8 @@ def evaluate(
     out: str | os.PathLike[str] | None = None,
     *,
     languages: str | Sequence[str] | None = None,
-    pooling: str = "mean",
+    pooling: str = "auto",
+    prompt: str | None = None,
     method: str | Sequence[str] = "ot",
     layers: Sequence[int] | None = None,
     recompute: bool = False,
@@ -55,7 +56,10 @@ def evaluate(
         out: Folder to which the rows (scores.jsonl) and the predictions are added. Predictions are stored only if
             the folder has scores of no other model.
         languages: Languages or pairs to score, such as "sw" or "de-en". [default: all in `data`]
-        pooling: "mean" or "cls", for sentence vectors.
+        pooling: "mean" or "cls", for sentence vectors. "auto" is "mean", and the folder of a Sentence Transformers
+            model is scored as it declares too (protocol `declared`).
+        prompt: Text before each sentence, such as "query: ". [default: the default prompt of the model, if it declares
+            one]
         method: Word alignment by "ot", "argmax" or "itermax", or several of them.
         layers: Layers for bucc2018. The other tasks score every layer. [default: the universal layer]
         recompute: Score the stored predictions of a fine-tuned model again.
@@ -81,6 +85,7 @@ def evaluate(
         out=Path(out) if out is not None else None,
         languages=languages.split(",") if isinstance(languages, str) else languages,
         pooling=pooling,
+        prompt=prompt,
         methods=[method] if isinstance(method, str) else method,
         layers=layers,
         recompute=recompute,
@@ -140,6 +145,7 @@ def _evaluate_training_free(
     if not tasks:
         return []
     encoder = in_float32(as_encoder(model))
+    encoder.prompt = request.prompt or encoder.prompt
     data, pooling = request.data, request.pooling
     layers = [encoder.resolve_layer(layer) for layer in request.layers or [encoder.universal_layer]]
     evaluations: dict[str, Evaluate] = {
@@ -153,7 +159,13 @@ def _evaluate_training_free(
         return [{**row, **cost} for result in results for row in result.rows]
     # A folder has the predictions of one model.
     has_own_folder = not cost and _has_own_folder(request.out, encoder.name)
-    options = {"pooling": pooling, "methods": [*request.methods], "layers": layers, "plug_in": request.plug_in}
+    options = {
+        "pooling": pooling,
+        "prompt": encoder.prompt,
+        "methods": [*request.methods],
+        "layers": layers,
+        "plug_in": request.plug_in,
+    }
     description = {"model": encoder.name, "weights": encoder.fingerprint(), **options}
     rows: list[ScoreRow] = []
     for task in tasks:

@@ -15,6 +15,7 @@ from crossling.core.errors import BadInput, first_line
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
 from crossling.inference.cpu_precision import check_precision, resolve_precision
 from crossling.inference.sentence_encoder import Encoder
+from crossling.inference.sentence_head import HEAD_FILES, SentenceHead, find_encoder_folder
 from crossling.inference.word_links import first_id
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import LMHead
@@ -84,10 +85,13 @@ def _has_int8_weights(model: nn.Module) -> bool:
 def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:
     """Load an encoder from a folder or by its Hub name, on the CPU."""
     name = os.fspath(model)
-    folder = get_model_folder(name, TOKENIZER_FILES + WEIGHT_FILES)
-    network = load_pretrained(folder, name)
+    folder = get_model_folder(name, TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
+    network = load_pretrained(find_encoder_folder(folder), name)
     universal_layer = getattr(network.config, "universal_layer", None)
-    return Encoder(network, load_tokenizer(folder, name), name, universal_layer=universal_layer)
+    # The vectors that an export of ours declares are those of its universal layer.
+    head = None if isinstance(network, CrosslingModel) else SentenceHead.read(folder, network.config.hidden_size)
+    tokenizer = load_tokenizer(find_encoder_folder(folder), name)
+    return Encoder(network, tokenizer, name, universal_layer=universal_layer, head=head)
 
 
 def make_encoder(net: Network, vocabulary: Vocabulary, name: str, seed: int | None = None) -> Encoder:
