@@ -3,6 +3,7 @@
     CORPORA/ text/sw.txt                  one sentence per line, blank line between documents  (or .jsonl .parquet .hf)
              pairs/en-fr.tsv              source TAB target, or with a score     (or .tmx .jsonl .parquet .hf)
              pairs/NAME.en-fr.en  .fr     line n of one translates line n of the other
+             pairs/NAME/en-fr.tsv         files of one collection
              multi/NAME/en.txt  de.txt    the same for any number of languages, empty line for a missing translation
 
 Files may be compressed (.gz, .xz, .zst); docs/reference/formats.md has the rules. Skipped lines are counted by reason

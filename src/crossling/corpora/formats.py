@@ -140,7 +140,8 @@ def describe_layout() -> str:
     fixed = " and ".join(f".{ending}" for ending, form in FORMATS.items() if not form.is_compressible)
     return (
         f"Expected text/LL.{text}, pairs/[NAME.]LL-LL.{pairs}, pairs/NAME.LL-LL.LL (both sides)"
-        f" or multi/NAME/LL.{multi}; all but {fixed} may be compressed with .gz, .xz or .zst."
+        f" or multi/NAME/LL.{multi}. The pairs of a collection may be in pairs/NAME/."
+        f" All but {fixed} may be compressed with .gz, .xz or .zst."
     )
 
 
