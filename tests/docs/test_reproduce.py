@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import crossling as xl
+from crossling.finetune.finetune_settings import check_overrides
 from crossling.recipes.recipe import Recipe
 
 from .page_blocks import read_page
@@ -43,6 +44,21 @@ def test_settings_are_those_of_the_recipe(page: str) -> None:
     recipe = recipe_of(page)
     assert len(settings) > 9
     assert [setting for setting in settings if recipe.set([setting]) != recipe] == []
+
+
+@pytest.mark.parametrize("page", SIZES)
+def test_every_task_has_the_grid_of_its_command(page: str) -> None:
+    """The tests of the pages fine-tune one or two tasks, and with few grids."""
+    blocks = (PAGES / f"{page}.md").read_text(encoding="utf-8").split("```")[1::2]
+    commands = [
+        (tasks[1].split() if (tasks := re.search(r"for task in (.*);", block)) else [task], grid)
+        for block in blocks
+        for task, grid in re.findall(r"--task (\S+) --grid (\S+)", block)
+    ]
+    assert commands
+    for tasks, grid in commands:
+        for task in tasks:
+            check_overrides(task, grid, None, {})
 
 
 @pytest.mark.parametrize(
