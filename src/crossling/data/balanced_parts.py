@@ -3,7 +3,7 @@
 The slowest process determines the time of a step. Parts of consecutive examples would differ by 10 to 50% of their
 tokens. docs/research/scaling.md has the comparison.
 """
-# U units of a step
+# U units of a step, S units of one part
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from heapq import heappop, heapreplace
 
 import numpy as np
 
+MAX_EXCESS = 0.01  # of the largest part over the mean, above which units are swapped
+
 
 def balanced_parts(length_U: np.ndarray, parts: int) -> list[np.ndarray]:
     """Divide units into parts: the longest unit first, each to the part that has the fewest tokens so far.
 
-    Numbers of units differ by at most one, because the shapes of a batch depend on them. The result is a function of
-    the lengths alone.
+    Numbers of units differ by at most one, because the shapes of a batch depend on them. Where parts are so small that
+    they still differ, the largest one swaps units with others. The result is a function of the lengths alone.
 
     Args:
         length_U: Tokens of each unit.
@@ -29,12 +31,21 @@ def balanced_parts(length_U: np.ndarray, parts: int) -> list[np.ndarray]:
         >>> [part.tolist() for part in balanced_parts(np.array([9, 8, 2, 1]), 2)]
         [[0, 3], [1, 2]]
     """
-    units = len(length_U) // parts  # of each part; the shortest units are left for the lightest parts
     order_U = np.argsort(-length_U, kind="stable")
-    free, heap = [units] * parts, [*range(parts)]  # heap: tokens x parts + part. Integers compare faster than tuples
-    taken: list[int] = []  # part of each unit, longest first
-    totals = [0] * parts
-    for length in length_U[order_U[: units * parts]].tolist():
+    part_U = np.empty(len(length_U), dtype=np.int64)
+    part_U[order_U] = _longest_first(length_U[order_U], parts)
+    _swap_units(length_U, part_U, parts)
+    ends = np.cumsum(np.bincount(part_U, minlength=parts))
+    return np.split(np.argsort(part_U, kind="stable"), ends[:-1])
+
+
+def _longest_first(length_U: np.ndarray, parts: int) -> list[int]:
+    """Return the part of each unit. The shortest units, which are fewer than the parts, go to the lightest parts."""
+    units = len(length_U) // parts
+    free, totals = [units] * parts, [0] * parts
+    heap = [*range(parts)]  # tokens x parts + part: integers compare faster than tuples
+    taken: list[int] = []
+    for length in length_U[: units * parts].tolist():
         part = heap[0] % parts
         taken.append(part)
         totals[part] += length
@@ -43,8 +54,24 @@ def balanced_parts(length_U: np.ndarray, parts: int) -> list[np.ndarray]:
             heapreplace(heap, heap[0] + length * parts)
         else:
             heappop(heap)
-    taken += np.argsort(totals, kind="stable")[: len(length_U) - len(taken)].tolist()
-    part_U = np.empty(len(length_U), dtype=np.int64)
-    part_U[order_U] = taken
-    ends = np.cumsum(np.bincount(part_U, minlength=parts))
-    return np.split(np.argsort(part_U, kind="stable"), ends[:-1])
+    return taken + np.argsort(totals, kind="stable")[: len(length_U) - len(taken)].tolist()
+
+
+def _swap_units(length_U: np.ndarray, part_U: np.ndarray, parts: int) -> None:
+    """Swap a unit of the largest part with one of another part while that makes the two more equal."""
+    totals = np.zeros(parts, dtype=np.int64)
+    np.add.at(totals, part_U, length_U)
+    for _ in range(parts):
+        large = int(totals.argmax())
+        if totals[large] <= (1 + MAX_EXCESS) * totals.mean():
+            return
+        own_S = np.flatnonzero(part_U == large)
+        moved_SU = length_U[own_S, None] - length_U
+        smaller_SU = np.minimum(moved_SU, totals[large] - totals[part_U] - moved_SU)  # by how much both are smaller
+        place, other = np.unravel_index(smaller_SU.argmax(), smaller_SU.shape)
+        if smaller_SU[place, other] <= 0:
+            return
+        small = part_U[other]
+        part_U[own_S[place]], part_U[other] = small, large
+        totals[large] -= moved_SU[place, other]
+        totals[small] += moved_SU[place, other]
