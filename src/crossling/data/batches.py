@@ -231,6 +231,7 @@ class Batches(StepDataset):
         """
         self.objectives, self.micro_tokens, self.mask = objectives, micro_tokens, shards.vocabulary_size - 1
         self.rank, self.world_size, self.has_bucketed_shapes = rank, world_size, has_bucketed_shapes
+        self.shuffle_window = sampling.shuffle_window
         # Alternation needs both streams.
         self.alternate = alternate and len({objective.stream for objective in objectives.values()}) == 2
         self.groups = {
@@ -265,9 +266,16 @@ class Batches(StepDataset):
             )
         seed, _ = self.keys[name]
         order = objective.example_order.encode()
-        key = [seed, int.from_bytes(order), SAMPLE]
+        windows_G = None
+        if self.shuffle_window is not None:
+            windows_G = np.maximum(1, self.shuffle_window // length_G).tolist()
         self.samplers[name] = ExampleSampler(
-            probability_G.tolist(), list(map(len, groups)), examples_per_step=number, key=key, stream=sum(order)
+            probability_G.tolist(),
+            list(map(len, groups)),
+            examples_per_step=number,
+            key=[seed, int.from_bytes(order), SAMPLE],
+            stream=sum(order),
+            windows=windows_G,
         )
         self._set_mean_length(name, mean_length)
 
