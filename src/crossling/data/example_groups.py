@@ -117,7 +117,7 @@ class FullTextGroup(TextGroup):
 
     def lengths(self, index_N: np.ndarray) -> np.ndarray:
         capacity = self.length - 1
-        return 1 + np.minimum(capacity, len(self.sentences.tokens) - index_N * capacity)
+        return 1 + np.asarray(np.minimum(capacity, len(self.sentences.tokens) - index_N * capacity))
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class PairGroup:
         """Return the tokens of some examples with <s>, both sides together. Reads no tokens."""
         row_N = self.bitext.rows(index_N)
         source_N, target_N = (np.minimum(side.lengths(row_N), self._side_limit) for side in self.bitext.sides)
-        return 1 + source_N + target_N
+        return 1 + np.asarray(source_N + target_N)
 
     @property
     def _side_limit(self) -> int:
