@@ -212,6 +212,7 @@ class Batches(StepDataset):
         rank: int = 0,
         world_size: int = 1,
         has_bucketed_shapes: bool = False,
+        later: Sequence[Sampling] = (),
     ) -> None:
         """Plan the sampling of each objective.
 
@@ -225,6 +226,7 @@ class Batches(StepDataset):
             rank: Rank of this process.
             world_size: Processes that compute a step together.
             has_bucketed_shapes: Pad rows and masked positions, so that micro-batches have few shapes.
+            later: Sampling of later phases, whose groups `next_phase` may sample.
 
         Raises:
             BadInput: If the shards have no data for an objective, or a step is too large or too small.
@@ -235,7 +237,7 @@ class Batches(StepDataset):
         # Alternation needs both streams.
         self.alternate = alternate and len({objective.stream for objective in objectives.values()}) == 2
         self.groups = {
-            name: make_groups(shards, objective.stream, objective.length, sampling)
+            name: make_groups(shards, objective.stream, objective.length, sampling, later)
             for name, objective in objectives.items()
         }
         self._plan_all(seed)
@@ -252,11 +254,8 @@ class Batches(StepDataset):
     def _plan(self, name: str) -> None:
         """Set up the sampler of an objective."""
         groups, objective = self.groups[name], self.objectives[name]
-        probability_G = np.array([group.probability for group in groups])
         length_G = np.array([group.mean_length for group in groups])
-        if objective.stream == "text":
-            probability_G = probability_G / (length_G - 1)  # of tokens; one sample is a block of them
-        probability_G = probability_G / probability_G.sum()
+        probability_G = self._example_probabilities(name, {group.name: group.probability for group in groups})
         mean_length = float(probability_G @ length_G)
         number = objective.examples_per_step(mean_length)
         if number > MAX_EXAMPLES or objective.length > MAX_LENGTH:
@@ -279,6 +278,14 @@ class Batches(StepDataset):
         )
         self._set_mean_length(name, mean_length)
 
+    def _example_probabilities(self, name: str, probabilities: Mapping[str, float]) -> np.ndarray:
+        """Return the probability that an example is of each group."""
+        groups = self.groups[name]
+        probability_G = np.array([probabilities.get(group.name, 0.0) for group in groups])
+        if self.objectives[name].stream == "text":  # of tokens; one sample is a block of them
+            probability_G = probability_G / (np.array([group.mean_length for group in groups]) - 1)
+        return np.asarray(probability_G / probability_G.sum())
+
     def _set_mean_length(self, name: str, mean_length: float) -> None:
         """Derive from it the number of micro-batches of a step."""
         objective, number = self.objectives[name], self.samplers[name].examples_per_step
@@ -294,15 +301,29 @@ class Batches(StepDataset):
             number * mean_length, self.micro_tokens, units, self.world_size, one_per_process=one_per_process
         )
 
-    def resample(self, probabilities: Mapping[str, float], step: int) -> None:
-        """Sample bitext with new probabilities, by group name, from a step on. The number of pairs stays the same."""
+    def resample(self, probabilities: Mapping[str, float], step: int, stream: Stream = "pairs") -> None:
+        """Sample a stream with new probabilities, by group name, from a step on.
+
+        The number of examples of a step stays the same.
+        """
         for name, objective in self.objectives.items():
-            if objective.stream == "pairs":
-                probability_G = np.array([probabilities[group.name] for group in self.groups[name]])
-                length_G = np.array([group.mean_length for group in self.groups[name]])
-                turn = step // 2 if self.alternate else step
+            if objective.stream == stream:
+                probability_G = self._example_probabilities(name, probabilities)
+                turn = (step + (stream == "text")) // 2 if self.alternate else step
                 self.samplers[name] = self.samplers[name].reweight(probability_G.tolist(), turn)
-                self._set_mean_length(name, float(probability_G @ length_G / probability_G.sum()))
+                length_G = np.array([group.mean_length for group in self.groups[name]])
+                self._set_mean_length(name, float(probability_G @ length_G))
+
+    def next_phase(
+        self, objectives: Mapping[str, DataObjective], probabilities: Mapping[Stream, Mapping[str, float]], step: int
+    ) -> Batches:
+        """Return the batches from a step on, with other masking rates and sampling probabilities."""
+        batches = copy(self)
+        batches.objectives, batches.samplers = objectives, {**self.samplers}
+        batches.mean_lengths, batches.micro_batch_counts = {**self.mean_lengths}, {**self.micro_batch_counts}
+        for stream, own in probabilities.items():
+            batches.resample(own, step, stream)
+        return batches
 
     def single_group(self, index: int, objectives: Mapping[str, DataObjective], seed: int) -> Batches:
         """Return batches of one group alone, for other objectives of the same names."""

@@ -178,20 +178,30 @@ def _truncate(ids: np.ndarray, length: int) -> np.ndarray:
     return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [EOS]])
 
 
-def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) -> Sequence[ExampleGroup]:
-    """Return the groups of a stream that have a sampling probability, with sequences of at most `length` tokens."""
-    probabilities = {name: p for name, p in sampling_probabilities(shards, stream, sampling).items() if p}
-    groups: Sequence[ExampleGroup]
+def make_groups(
+    shards: Shards, stream: str, length: int, sampling: Sampling, later: Sequence[Sampling] = ()
+) -> Sequence[ExampleGroup]:
+    """Return the groups of a stream that have a sampling probability, with sequences of at most `length` tokens.
+
+    Those that only a later phase samples come last and have probability 0 at first.
+    """
+    phases = [_positive_probabilities(shards, stream, each) for each in (sampling, *later)]
+    names = dict.fromkeys(name for probabilities in phases for name in probabilities)
+    first = {name: phases[0].get(name, 0.0) for name in names}
     if stream == "text":
         text_group = FullTextGroup if sampling.full_blocks else TextGroup
-        groups = [text_group(name, shards.text[name], p, length) for name, p in probabilities.items()]
-    else:
-        bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
-        groups = [PairGroup(name, bitexts[name], p, length) for name, p in probabilities.items()]
-    if not groups:
+        return [text_group(name, shards.text[name], p, length) for name, p in first.items()]
+    bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
+    return [PairGroup(name, bitexts[name], p, length) for name, p in first.items()]
+
+
+def _positive_probabilities(shards: Shards, stream: str, sampling: Sampling) -> dict[str, float]:
+    """Return the groups that are sampled. Raise BadInput if there are none."""
+    probabilities = {name: p for name, p in sampling_probabilities(shards, stream, sampling).items() if p}
+    if not probabilities:
         expected = sampling.text_description if stream == "text" else sampling.pair_description
         fix = "Tokenize some first"
         if stream == "pairs" and sampling.min_pairs:
             fix += ", or set sampling.min_pairs=none"
         raise BadInput(f"{shards.path}: no {expected} in these shards, which the recipe needs. {fix}.")
-    return groups
+    return probabilities

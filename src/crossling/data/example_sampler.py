@@ -155,7 +155,8 @@ class ExampleSampler:
     def _set_probabilities(self, probabilities: Sequence[float]) -> None:
         probability_G = np.asarray(probabilities, dtype=np.float64)
         cumulative_G = np.cumsum(probability_G / probability_G.sum())
-        # The end of each arc. The last one ends the circle, whatever the rounding.
+        cumulative_G[np.flatnonzero(probability_G)[-1] :] = 1.0  # whatever the rounding, later groups have no arc
+        # The end of each arc. The last one ends the circle.
         self.ends_G = [*(min(CIRCLE - 1, int(end * CIRCLE)) for end in cumulative_G[:-1].tolist()), CIRCLE]
         self._inner_ends = np.asarray(self.ends_G[:-1], dtype=np.uint64)
 
