@@ -68,9 +68,11 @@ def estimate_memory(
     activations, head, below_head, micro_batches = 0.0, 0.0, 0.0, 0.0
     table = 4.0 * net.encoder.config.vocab_size * net.encoder.config.hidden_size
     for name, objective in recipe.objectives.items():
+        micro_batches += loads[name].tokens / gpus / tokens_at_once(objective, loads[name], recipe.micro_tokens, gpus)
+    # The phase with the highest masking rate needs the most.
+    for name, objective in (item for phase in recipe.split() for item in phase.objectives.items()):
         tokens = tokens_at_once(objective, loads[name], recipe.micro_tokens, gpus)
         activations = max(activations, objective.activation_bytes(net, recipe.gradient_checkpointing) * tokens)
-        micro_batches += loads[name].tokens / gpus / tokens
         lm_head = objective.head_memory(net, recipe.gradient_checkpointing)
         if lm_head is not None:
             head = max(head, table * lm_head.table_gradients)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 
-from crossling.data.batches import Batches
+from crossling.data.batches import Batches, Stream
+from crossling.data.example_sampler import sampling_probabilities
+from crossling.data.phased_batches import PhasedBatches
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import ModelShape
@@ -61,7 +64,7 @@ class ObjectiveLoad:
 def make_batches(
     recipe: Recipe, shards: Shards, rank: int = 0, world_size: int = 1, *, has_bucketed_shapes: bool = False
 ) -> Batches:
-    """Return the batches of one process. Raises BadInput if the shards do not suffice."""
+    """Return the batches of one process, in the first phase. Raises BadInput if the shards do not suffice."""
     return Batches(
         shards,
         recipe.objectives,
@@ -72,7 +75,21 @@ def make_batches(
         rank=rank,
         world_size=world_size,
         has_bucketed_shapes=has_bucketed_shapes,
+        later=[phase.sampling for phase in recipe.split()[1:]],
     )
+
+
+def add_phases(batches: Batches, recipe: Recipe, shards: Shards) -> Batches | PhasedBatches:
+    """Return the batches of all phases of a recipe, given those of the first one."""
+    start, phases = 0, [(0, batches)]
+    recipes = recipe.split()
+    streams: set[Stream] = {objective.stream for objective in recipe.objectives.values()}
+    for before, phase in pairwise(recipes):
+        start += before.steps
+        changed = streams if phase.sampling != before.sampling else set()
+        probabilities = {stream: sampling_probabilities(shards, stream, phase.sampling) for stream in changed}
+        phases.append((start, phases[-1][1].next_phase(phase.objectives, probabilities, start)))
+    return PhasedBatches(phases) if len(phases) > 1 else batches
 
 
 def objective_loads(batches: Batches) -> dict[str, ObjectiveLoad]:
@@ -118,9 +135,13 @@ def count_layer_parameters(net: Network) -> int:
 def flops_per_token(recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad]) -> dict[str, float]:
     """Return the FLOPs per token of the forward and backward pass in two conventions.
 
-    `full`: all matrices, heads and attention, averaged over the tokens of a step, for MFU.
+    `full`: all matrices, heads and attention, averaged over the tokens of a step and over phases, for MFU.
     `paper`: 6 per weight of the encoder's layers, which seems to be the convention of XLM-E's Table 4.
     """
-    flops = sum(recipe.objectives[name].flops_per_token(net, load.length) * load.tokens for name, load in loads.items())
+    flops = sum(
+        phase.steps / recipe.steps * phase.objectives[name].flops_per_token(net, load.length) * load.tokens
+        for phase in recipe.split()
+        for name, load in loads.items()
+    )
     tokens = sum(load.tokens for load in loads.values())
     return {"full": flops / tokens, "paper": 6.0 * count_layer_parameters(net)}

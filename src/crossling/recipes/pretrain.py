@@ -28,10 +28,11 @@ from crossling.model.fp8 import require_fp8
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
 from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
-from crossling.recipes.network import build_network, flops_per_token, make_batches, objective_loads
+from crossling.recipes.network import add_phases, build_network, flops_per_token, make_batches, objective_loads
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_warnings import run_warnings
 from crossling.recipes.sampling_preview import preview_pairs, preview_text
+from crossling.sampling import Pair
 from crossling.train.checkpoint import Retention
 from crossling.train.health import DiscriminatorGuard
 from crossling.train.meters import TrainingCost, describe_machine
@@ -155,7 +156,7 @@ def _train(
         trainer = Trainer(
             net,
             objectives=recipe.objectives,
-            batches=batches,
+            batches=add_phases(batches, recipe, shards),
             optimizer=recipe.optimizer,
             schedule=schedule,
             run=run,
@@ -250,6 +251,9 @@ def _new_parameters(net: Network, new: Sequence[str]) -> list[str]:
 def _data_counts(shards: Shards, recipe: Recipe) -> dict[str, Any]:
     """Return tokens by language and pairs by language pair, for readers of the run who do not have the shards."""
     streams = {objective.stream for objective in recipe.objectives.values()}
-    text = text_counts(shards, recipe.sampling) if "text" in streams else {}
-    pairs = pair_counts(shards, recipe.sampling) if "pairs" in streams else {}
+    text: dict[str, int] = {}
+    pairs: dict[Pair, int] = {}
+    for phase in recipe.split():
+        text |= text_counts(shards, phase.sampling) if "text" in streams else {}
+        pairs |= pair_counts(shards, phase.sampling) if "pairs" in streams else {}
     return {"text": text, "pairs": [[a, b, count] for (a, b), count in pairs.items()]}

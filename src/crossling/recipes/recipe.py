@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,52 +20,12 @@ from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, POSITIVE, SEED
 from crossling.data.batches import LENGTH_MULTIPLE
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
+from crossling.recipes.phases import add_phase_setting, is_phase_setting, read_phase_settings
+from crossling.recipes.setting_aliases import SETTING_ALIASES
 from crossling.sampling import DRO, Sampling
 from crossling.train.choices import Parallel, Precision, Reduction
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.run_folder import read_description
-
-_BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N, or that of another objective."
-_LENGTH = "The length is set for each objective. Set mlm.length=N, or that of another objective."
-_DEVICE = "The device is selected automatically. Choose GPUs with the environment variable CUDA_VISIBLE_DEVICES."
-_PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32. Omit it, or set precision=fp8."
-_MASKING = "The masking rate is set for each objective. Set mlm.rate=0.15, or that of another objective."
-
-# Names that other libraries give to a setting of pre-training, by our key or by a hint.
-_CONVENTIONAL_NAMES = {
-    "optimizer.beta1": "adam_beta1 beta1",
-    "optimizer.beta2": "adam_beta2 beta2",
-    "optimizer.epsilon": "adam_epsilon adam_eps eps epsilon",
-    "optimizer.generator_lr_factor": "generator_rate",
-    "model.layers": "num_hidden_layers num_layers n_layers layers",
-    "model.width": "hidden_size d_model hidden_dim embed_dim width",
-    "model.heads": "num_attention_heads num_heads n_heads heads",
-    "model.feed_forward": "intermediate_size ffn_dim d_ff feed_forward",
-    "model.max_length": "max_position_embeddings max_positions max_length",
-    "model.dropout": "hidden_dropout_prob dropout",
-    "model.attention_dropout": "attention_probs_dropout_prob attention_dropout",
-    "model.init": "initializer_range",
-    "model.norm_epsilon": "layer_norm_eps",
-    "gradient_checkpointing": "recompute activation_checkpointing grad_checkpointing",
-    "xlco.queue": "queue_size queue_length",
-    "xlco.temperature": "temperature tau",
-    "sampling.text_alpha": "alpha sampling_alpha smoothing",
-    "keep_last": "save_total_limit keep_last_epochs keep_interval_updates",
-    "keep_best": "metric_for_best_model best_checkpoint_metric",
-    _BATCH: "tokens_per_batch",
-    _PRECISION: "fp16 bf16 fp8 mixed_precision dtype amp",
-    _DEVICE: "device gpu gpus n_gpu use_cpu",
-    _MASKING: "mlm_probability masking_rate mask_prob",
-}
-SETTING_ALIASES = settings.conventional_aliases(
-    warmup="optimizer.warmup",
-    weight_decay="optimizer.decay",
-    clip="optimizer.clip",
-    batch=_BATCH,
-    length=_LENGTH,
-    epochs="A run is set in steps. Set steps=N.",
-) | {name: key for key, names in _CONVENTIONAL_NAMES.items() for name in names.split()}
-del SETTING_ALIASES["precision"]  # is a setting of a recipe
 
 FP8_MULTIPLE = 16  # of both sides of a matrix
 OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
@@ -106,6 +67,9 @@ class Recipe:
             used if the network is sharded.
         precision: Matrix products on a GPU: all in bfloat16 (`bf16`), or those of the linear layers in all blocks in 8
             bits (`fp8`), from an H100 on. Weights stay in float32. A CPU trains in float32 with `bf16`.
+        phases: Settings that change during the run, as `key=value@start` separated by spaces: masking rates and
+            `sampling.languages`, `text_alpha` and `pair_alpha`. The start is a step, or below 1 a fraction of all
+            steps. Also set one by one, as `--set mlm.rate=0.05@0.9`.
 
     Example:
         >>> recipe = crossling.recipes.xlm_e("small").replace(steps=10_000, lr=1e-3)
@@ -141,6 +105,7 @@ class Recipe:
     parallel: Parallel = "auto"
     cuda_graphs: bool = True
     precision: Precision = "bf16"
+    phases: str | None = None
 
     @property
     def objectives(self) -> dict[str, PretrainingObjective]:
@@ -168,6 +133,36 @@ class Recipe:
         if not self.alternate or len({objective.stream for objective in self.objectives.values()}) == 1:
             return self.steps
         return (self.steps + (stream == "text")) // 2
+
+    def split(self) -> list[Recipe]:
+        """Return one recipe for each phase, with its settings and its number of steps.
+
+        Returns:
+            The phases in order. A recipe without `phases` is its only one.
+
+        Raises:
+            BadInput: A phase setting is not valid, or starts before the first step or after the last one.
+
+        Example:
+            >>> recipe = crossling.recipes.xlm_r("base").set(["steps=1000", "mlm.rate=0.3", "mlm.rate=0.15@0.6"])
+            >>> [(phase.steps, phase.mlm.rate) for phase in recipe.split()]
+            [(600, 0.3), (400, 0.15)]
+        """
+        later: dict[int, list[str]] = {}
+        for setting in read_phase_settings(self.phases):
+            step = setting.first_step(self.steps)
+            if not 0 < step < self.steps:
+                raise BadInput(f"phases: {setting.text} starts at step {step} of {self.steps}. Set another start.")
+            if setting.part in OBJECTIVES and getattr(self, setting.part) is None:
+                raise BadInput(f"phases: {setting.text} changes {setting.part}, which is off. Omit it.")
+            later.setdefault(step, []).append(setting.assignment)
+        starts = sorted({0, *later})
+        phase, recipes = self.replace(phases=None), []
+        for start, end in pairwise([*starts, self.steps]):
+            for assignment in later.get(start, ()):
+                phase = settings.assign(phase, assignment)
+            recipes.append(phase.replace(steps=end - start))
+        return recipes
 
     def replace(self, **changes: Any) -> Recipe:
         """Return a copy with some fields changed.
@@ -218,6 +213,9 @@ class Recipe:
         for assignment in assignments:
             key = assignment.partition("=")[0]
             part = key.partition(".")[0]
+            if is_phase_setting(assignment):
+                recipe = recipe.replace(phases=add_phase_setting(recipe.phases, assignment))
+                continue
             if "." in key and part in OBJECTIVES and getattr(recipe, part) is None:
                 warnings.warn(
                     f"{assignment}: {part} is off in {recipe.name}, and this setting turns it on. Set {part}=on to"
@@ -242,6 +240,8 @@ class Recipe:
             >>> crossling.recipes.xlm_e("base").check()
         """
         settings.check_bounds(self, f"recipe {self.name}")
+        for phase in self.split()[1:]:
+            settings.check_bounds(phase, f"recipe {self.name}: phases")
         problem = next(self._problems(), None)
         if problem:
             raise BadInput(f"recipe {self.name}: {problem}")
@@ -340,7 +340,8 @@ class Recipe:
             yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
         if self.freeze_steps and not self.model.cross_attention:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
-        yield from self.sampling.problems()
+        for phase in self.split():
+            yield from phase.sampling.problems()
         xlco_layer = self.xlco.layer if self.xlco else None
         for key, layer in (("xlco.layer", xlco_layer), ("model.universal_layer", self.model.universal_layer)):
             if layer is not None and not 0 <= layer <= self.model.layers:
@@ -352,6 +353,8 @@ class Recipe:
             )
         if self.dro and not any(objective.stream == "pairs" for objective in self.objectives.values()):
             yield "dro resamples bitext, and no objective reads any. Set tlm=on or trtd=on."
+        if self.dro and self.phases:
+            yield "dro chooses the sampling probabilities itself. Set phases=none or dro=off."
         if self.dro and self.dro.times >= self.steps:
             yield f"dro.times is {self.dro.times} and steps only {self.steps}. Set a lower dro.times."
         if self.precision == "fp8":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -75,7 +75,11 @@ def format_key(key: str | Pair) -> str:
 
 
 def preview_text(recipe: Recipe, shards: Shards) -> SamplingPreview[str] | None:
-    """Return the sampling of text, or None if the recipe reads no text."""
+    """Return the sampling of text, or None if the recipe reads no text. Probabilities are means over phases."""
+    return _join_phases(recipe, [_preview_text_phase(phase, shards) for phase in recipe.split()])
+
+
+def _preview_text_phase(recipe: Recipe, shards: Shards) -> SamplingPreview[str] | None:
     objectives = [each for each in recipe.objectives.values() if each.stream == "text"]
     if not objectives:
         return None
@@ -95,7 +99,15 @@ def preview_text(recipe: Recipe, shards: Shards) -> SamplingPreview[str] | None:
 
 
 def preview_pairs(recipe: Recipe, shards: Shards) -> SamplingPreview[Pair] | None:
-    """Return the sampling of pairs, or None if the recipe reads no pairs. May raise InfeasibleMarginals."""
+    """Return the sampling of pairs, or None if the recipe reads no pairs. Probabilities are means over phases.
+
+    Raises:
+        InfeasibleMarginals: If the rule allows no probabilities of these pairs.
+    """
+    return _join_phases(recipe, [_preview_pair_phase(phase, shards) for phase in recipe.split()])
+
+
+def _preview_pair_phase(recipe: Recipe, shards: Shards) -> SamplingPreview[Pair] | None:
     objectives = [each for each in recipe.objectives.values() if each.stream == "pairs"]
     if not objectives:
         return None
@@ -113,6 +125,21 @@ def preview_pairs(recipe: Recipe, shards: Shards) -> SamplingPreview[Pair] | Non
     note = " ".join(str(each.message) for each in caught)
     skipped = tuple(sorted(skipped_languages(shards, recipe.sampling)))
     return SamplingPreview(counts, probabilities, epochs, note=note, skipped=skipped)
+
+
+def _join_phases(recipe: Recipe, phases: Sequence[SamplingPreview[Key] | None]) -> SamplingPreview[Key] | None:
+    """Return the preview of a run from those of its phases."""
+    previews = [preview for preview in phases if preview is not None]
+    if len(previews) < 2:
+        return previews[0] if previews else None
+    counts = {key: n for preview in previews for key, n in preview.counts.items()}
+    probabilities, epochs = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
+    for phase, preview in zip(recipe.split(), previews, strict=True):
+        for key in preview.counts:
+            probabilities[key] += phase.steps / recipe.steps * preview.probabilities[key]
+            epochs[key] += preview.epochs[key]
+    skipped = set.intersection(*({*preview.skipped} for preview in previews))
+    return SamplingPreview(counts, probabilities, epochs, note=previews[0].note, skipped=tuple(sorted(skipped)))
 
 
 def preview_rules(recipe: Recipe, shards: Shards) -> dict[str, SamplingPreview[Pair] | str]:
