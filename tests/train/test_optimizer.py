@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import pytest
@@ -48,6 +49,42 @@ def test_a_run_as_short_as_its_warmup_never_decays() -> None:
 @given(steps=st.integers(1, 5000), warmup=st.integers(0, 6000), share=st.floats(0, 1, exclude_max=True))
 def test_learning_rates_are_positive_and_at_most_the_peak(steps: int, warmup: int, share: float) -> None:
     assert 0 < OptimizerSettings(warmup=warmup).learning_rate(int(share * steps), steps, 0.5) <= 0.5
+
+
+def learning_rates(settings: OptimizerSettings, steps: int) -> list[float]:
+    return [settings.learning_rate(step, steps, peak=1.0) for step in range(steps)]
+
+
+def test_cosine_decay() -> None:
+    found = learning_rates(OptimizerSettings(warmup=2, schedule="cosine"), 10)
+    assert found[:3] == [0.5, 1.0, 1.0]
+    assert found[6] == pytest.approx(0.5)  # half of the 8 remaining steps
+    assert found[9] == pytest.approx((1 + math.cos(math.pi * 7 / 8)) / 2)
+
+
+@pytest.mark.parametrize("cooldown", [4, 0.4])
+def test_wsd_is_constant_until_the_cooldown(cooldown: float) -> None:
+    found = learning_rates(OptimizerSettings(warmup=2, schedule="wsd", cooldown=cooldown), 10)
+    assert found == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, 0.5, 1 - math.sqrt(0.5), 1 - math.sqrt(0.75)])
+
+
+def test_wsd_does_not_depend_on_the_end_before_the_cooldown() -> None:
+    short, long = (learning_rates(OptimizerSettings(warmup=3, schedule="wsd"), steps) for steps in (50, 500))
+    assert short[:45] == long[:45]
+    assert OptimizerSettings(schedule="wsd").cooldown_steps(50) == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (OptimizerSettings(warmup=10), "warmup is 10 and steps only 10"),
+        (OptimizerSettings(warmup=6, schedule="wsd", cooldown=5), "cooldown has 5 steps and the warm-up 6, of 10"),
+        (OptimizerSettings(warmup=1, cooldown=5), "cooldown is 5 without effect. Set optimizer.schedule=wsd."),
+    ],
+)
+def test_contradictions_with_the_steps(settings: OptimizerSettings, expected: str) -> None:
+    [problem] = settings.problems(10)
+    assert expected in problem
 
 
 @pytest.fixture

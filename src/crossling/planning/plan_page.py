@@ -209,7 +209,9 @@ def _run_table(plan: PretrainingPlan) -> Table:
     recipe = plan.recipe
     shape, optimizer, sampling = recipe.model, recipe.optimizer, recipe.sampling
     parts = ", ".join(f"{name} {format_count(size)}" for name, size in plan.parameters.items() if size)
-    warmup = f"{optimizer.warmup_steps(recipe.steps):,} warm-up steps"
+    warmup = f"{optimizer.warmup_steps(recipe.steps):,} warm-up steps, {optimizer.schedule or 'linear'} decay"
+    if optimizer.schedule == "wsd":
+        warmup += f" in the last {optimizer.cooldown_steps(recipe.steps):,}"
     frozen = f"; {recipe.freeze_steps:,} frozen steps if initialized from a model" if recipe.freeze_steps else ""
     tokens = plan.tokens_per_step * recipe.steps
     rule = f"text^{sampling.text_alpha:g}; {plan.pair_description} by {sampling.pair_rule}, {sampling.pair_alpha:g}"
@@ -231,6 +233,7 @@ def _run_table(plan: PretrainingPlan) -> Table:
         },
         **_estimate_facts(plan.estimate),
         "sampling": rule + replay,
+        **({"phases": recipe.phases} if recipe.phases else {}),
     }
     return _fact_table(f"{recipe.name}: {recipe.steps:,} steps", facts)
 

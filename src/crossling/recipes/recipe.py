@@ -39,7 +39,7 @@ class Recipe:
         name: Name of the recipe.
         model: Architecture of the encoder.
         sampling: Sampling probabilities of languages and language pairs.
-        optimizer: AdamW or Muon, warm-up, weight decay and gradient clipping.
+        optimizer: AdamW or Muon, learning-rate schedule, weight decay and gradient clipping.
         lr: Peak learning rate.
         steps: Number of optimizer steps.
         mlm: Masked language modelling on text.
@@ -346,11 +346,7 @@ class Recipe:
         for key, layer in (("xlco.layer", xlco_layer), ("model.universal_layer", self.model.universal_layer)):
             if layer is not None and not 0 <= layer <= self.model.layers:
                 yield f"{key} is {layer}, the model has layers 0 to {self.model.layers}. Set one of these."
-        if self.optimizer.warmup_steps(self.steps) >= self.steps > 1:
-            yield (
-                f"optimizer.warmup is {self.optimizer.warmup:g} and steps only {self.steps}, so the learning rate would"
-                " never reach its peak. Set optimizer.warmup, for instance 0.1 for a tenth of the steps."
-            )
+        yield from self.optimizer.problems(self.steps)
         if self.dro and not any(objective.stream == "pairs" for objective in self.objectives.values()):
             yield "dro resamples bitext, and no objective reads any. Set tlm=on or trtd=on."
         if self.dro and self.phases:

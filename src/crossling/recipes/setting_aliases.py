@@ -16,6 +16,8 @@ _CONVENTIONAL_NAMES = {
     "optimizer.beta2": "adam_beta2 beta2",
     "optimizer.epsilon": "adam_epsilon adam_eps eps epsilon",
     "optimizer.generator_lr_factor": "generator_rate",
+    "optimizer.schedule": "lr_scheduler_type lr_scheduler lr_schedule",
+    "optimizer.cooldown": "num_decay_steps decay_steps cooldown_steps",
     "model.layers": "num_hidden_layers num_layers n_layers layers",
     "model.width": "hidden_size d_model hidden_dim embed_dim width",
     "model.heads": "num_attention_heads num_heads n_heads heads",

@@ -1,7 +1,9 @@
-"""Optimizer settings: AdamW, or Muon for the weight matrices of the blocks, with warm-up and parameter groups."""
+"""Optimizer settings: AdamW, or Muon for the weight matrices of the blocks, parameter groups and learning rates."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +13,8 @@ from crossling.core.settings import AT_LEAST_0, FRACTION, POSITIVE
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+COOLDOWN = 0.1  # of the steps, if not set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,10 @@ class OptimizerSettings:
         clip: Maximum gradient norm.
         generator_lr_factor: Learning rate of the generator's own weights, relative to `lr`.
         matrices: Optimizer of the weight matrices of the blocks. Everything else is trained with AdamW.
+        schedule: Learning rate after the warm-up: `linear` or `cosine` decay to 0, or `wsd` (warm-up, stable, decay),
+            which is constant until the cooldown [default: linear].
+        cooldown: Last steps of `wsd`, in which the learning rate falls to 0 as 1 - sqrt. Below 1, a fraction of all
+            steps [default: 0.1].
 
     Example:
         >>> settings = crossling.OptimizerSettings(beta2=0.98, warmup=0.1)
@@ -41,6 +49,8 @@ class OptimizerSettings:
     clip: Annotated[float, POSITIVE] = 2.0
     generator_lr_factor: Annotated[float, POSITIVE] = 1.0
     matrices: Literal["adam", "muon"] = "adam"
+    schedule: Literal["linear", "cosine", "wsd"] | None = None
+    cooldown: Annotated[float | None, AT_LEAST_0] = None
 
     def build(self, net: nn.Module) -> torch.optim.AdamW:
         """Return the optimizer of a network.
@@ -89,12 +99,38 @@ class OptimizerSettings:
         )
 
     def learning_rate(self, step: int, steps: int, peak: float) -> float:
-        """Return the learning rate of a step: linear warm-up to the peak, then linear decay to 0 at the end."""
+        """Return the learning rate of a step: linear warm-up to the peak, then the schedule, to 0 at the end."""
         warmup = self.warmup_steps(steps)
         if step < warmup:
             return peak * (step + 1) / warmup
+        if self.schedule == "wsd":
+            cooldown = self.cooldown_steps(steps)
+            return peak * (1 - math.sqrt(max(0, step - steps + cooldown) / max(1, cooldown)))
+        if self.schedule == "cosine":
+            return peak * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup))) / 2
         return peak * (steps - step) / max(1, steps - warmup)
 
     def warmup_steps(self, steps: int) -> int:
         """Return the number of warm-up steps of a run of `steps` steps."""
         return round(self.warmup * steps) if self.warmup < 1 else round(self.warmup)
+
+    def cooldown_steps(self, steps: int) -> int:
+        """Return the number of steps at the end of a run of `steps` steps in which `wsd` lowers the learning rate."""
+        cooldown = COOLDOWN if self.cooldown is None else self.cooldown
+        return round(cooldown * steps) if cooldown < 1 else round(cooldown)
+
+    def problems(self, steps: int) -> Iterator[str]:
+        """Yield contradictions with the number of steps of a run, each as a message."""
+        warmup = self.warmup_steps(steps)
+        if warmup >= steps > 1:
+            yield (
+                f"optimizer.warmup is {self.warmup:g} and steps only {steps}, so the learning rate would"
+                " never reach its peak. Set optimizer.warmup, for instance 0.1 for a tenth of the steps."
+            )
+        if self.schedule == "wsd" and warmup + self.cooldown_steps(steps) > steps:
+            yield (
+                f"optimizer.cooldown has {self.cooldown_steps(steps)} steps and the warm-up {warmup}, of {steps} in"
+                " all. Set a lower optimizer.cooldown."
+            )
+        if self.cooldown is not None and self.schedule != "wsd":
+            yield f"optimizer.cooldown is {self.cooldown:g} without effect. Set optimizer.schedule=wsd."
