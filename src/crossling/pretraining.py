@@ -37,6 +37,7 @@ def pretrain(
     set: Sequence[str] = (),
     init: InitialModel | PathOrName | None = None,
     init_generator: PathOrName | None = None,
+    resume_from: PathOrName | None = None,
     workers: int | None = None,
     probe: Probe | PathOrName | None = None,
     validate: Shards | PathOrName | None = None,
@@ -53,6 +54,8 @@ def pretrain(
         init: Model to initialize from. The recipe takes its architecture; one given by name also takes its size and a
             lower learning rate for replaced token detection [default: random weights].
         init_generator: Model to initialize the generator from [default: that of `init`, or its first layers].
+        resume_from: Checkpoint of another run, `RUN/checkpoints/STEP`, to continue in `out` with optimizer state and
+            step. The network and vocabulary must be the same; steps, schedules and data may differ [default: none].
         workers: Data loader processes [default: by the machine].
         probe: Folder of benchmark data to measure retrieval on, or a function of the network that returns metrics.
         validate: Shards to measure losses by language on [default: with `init` those of the run, otherwise none].
@@ -76,6 +79,8 @@ def pretrain(
         data = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
         probes = [] if probe is None else [_make_probe(probe, data)]
         start = _load_init(recipe, out, init, init_generator)
+        if start is None and resume_from is None:
+            _note_lost_init(recipe)
         chosen = _choose_recipe(recipe, out, start, size, set)
         probes += _loss_probes(chosen, data, validate, is_initialized=start is not None)
         if probe_every and not probes:
@@ -88,6 +93,7 @@ def pretrain(
             probe_every=probe_every or max(1, chosen.steps // 10),
             workers=workers,
             init=start,
+            resume_from=resume_from,
             started=started,
         )
 
@@ -132,9 +138,17 @@ def _choose_recipe(
         return chosen
     if init is not None:
         return get_recipe(out / "recipe.json").set(assignments)
-    if Path(recipe).suffix == ".json" and (earlier := RunFolder.read_init_source(Path(recipe).parent)):
-        warnings.warn(f"that run was initialized from {earlier.models['model']}, this one is not", stacklevel=3)
     return get_recipe(recipe, size).as_started(out).set(assignments)
+
+
+def _note_lost_init(recipe: Recipe | PathOrName) -> None:
+    """Warn if a recipe is that of a run which was initialized from a model."""
+    if isinstance(recipe, Recipe) or Path(recipe).suffix != ".json":
+        return
+    earlier = RunFolder.read_init_source(Path(recipe).parent)
+    if earlier is not None:
+        [name, *_] = earlier.models.values()
+        warnings.warn(f"that run was initialized from {name}, this one is not", stacklevel=3)
 
 
 def _loss_probes(

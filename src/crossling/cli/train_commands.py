@@ -92,6 +92,9 @@ def pretrain(
     init_generator: Annotated[
         str | None, option("MODEL", "Initialize the generator. [default: that of --init, or its first layers]")
     ] = None,
+    resume_from: Annotated[
+        Path | None, option("CHECKPOINT", "Continue RUN/checkpoints/STEP of another run in --out.")
+    ] = None,
     workers: Annotated[int | None, option("N", "Data loader processes. [default: by the machine]", min=0)] = None,
     probe: Annotated[Path | None, option("DATA", "Measure retrieval per language on this data while training.")] = None,
     validate: Annotated[
@@ -109,6 +112,9 @@ def pretrain(
 
     Adapt a model: crossling pretrain rosetta --shards shards -o run --init bundled --set sampling.focus=is
     --set steps=150 --set optimizer.warmup=0.1 --set xlco.pairs=64 --set mlm.tokens=256 --set tlm.tokens=256
+
+    Decay from a checkpoint: crossling pretrain run/recipe.json --shards shards -o decayed
+    --resume-from run/checkpoints/0000400 --set steps=500 --set optimizer.schedule=wsd --set optimizer.cooldown=100
     """
     from crossling.data.shards import Shards
 
@@ -130,6 +136,7 @@ def pretrain(
             set=set_ or [],
             init=init,
             init_generator=init_generator,
+            resume_from=resume_from,
             workers=workers,
             probe=probe,
             validate=validate,

@@ -27,17 +27,18 @@ from crossling.model.encoder_model import CrosslingModel
 from crossling.model.fp8 import require_fp8
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
+from crossling.recipes.continued_run import copy_checkpoint, find_continued
 from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
 from crossling.recipes.network import add_phases, build_network, flops_per_token, make_batches, objective_loads
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_warnings import run_warnings
 from crossling.recipes.sampling_preview import preview_pairs, preview_text
 from crossling.sampling import Pair
-from crossling.train.checkpoint import Retention
+from crossling.train.checkpoint import Retention, list_checkpoints
 from crossling.train.health import DiscriminatorGuard
 from crossling.train.meters import TrainingCost, describe_machine
 from crossling.train.resampling import Resampling
-from crossling.train.run_folder import InitSource, RunFolder, same_models
+from crossling.train.run_folder import CHECKPOINTS, InitSource, RunFolder, same_models
 from crossling.train.step import Schedule
 from crossling.train.trainer import Probe, Trainer
 from crossling.vocabulary.vocabulary import Vocabulary, copy_vocabulary
@@ -52,6 +53,7 @@ def pretrain(
     probe_every: int = 0,
     workers: int | None = None,
     init: InitialModel | str | os.PathLike[str] | None = None,
+    resume_from: str | os.PathLike[str] | None = None,
     started: float | None = None,
 ) -> Network:
     """Pre-train a model. Resumes from the latest checkpoint in `out`.
@@ -66,6 +68,7 @@ def pretrain(
         probe_every: Steps between two probes; 0 probes before the first step and at the end.
         workers: Data loader processes [default: by the machine].
         init: Model to initialize from; the recipe takes its architecture [default: random weights].
+        resume_from: Checkpoint of another run to continue in `out`, with its optimizer state and step [default: none].
         started: `time.perf_counter()` from which the time to the first step counts [default: now].
 
     Returns:
@@ -76,6 +79,8 @@ def pretrain(
     """
     started = time.perf_counter() if started is None else started
     out = Path(out)
+    if init is not None and resume_from is not None:
+        raise BadInput(f"resume_from={resume_from}: the checkpoint has all weights. Omit init.")
     recipe, model, source = _prepare_init(recipe, out, init)
     recipe.check()
     # Cross-attention that the model already has was trained before and needs no frozen phase.
@@ -107,6 +112,7 @@ def pretrain(
             workers=workers,
             model=model,
             source=source,
+            resume_from=resume_from,
             device=device,
             started=started,
         )
@@ -122,6 +128,7 @@ def _train(
     workers: int,
     model: InitialModel | None,
     source: InitSource | None,
+    resume_from: str | os.PathLike[str] | None,
     device: torch.device,
     started: float,
 ) -> Network:
@@ -134,9 +141,7 @@ def _train(
         batches = make_batches(recipe, shards, rank(), world_size(), has_bucketed_shapes=uses_graphs)
     resampling = Resampling(recipe.dro, batches, recipe.objectives, steps=recipe.steps, run=out) if recipe.dro else None
     with main_process_first():
-        run = RunFolder(out, recipe.dump(), shards.fingerprint, init_source=source, data=_data_counts(shards, recipe))
-        if is_main_process():
-            copy_vocabulary(shards.vocabulary_path, run.path / "vocab")
+        run = _open_run(out, recipe, shards, source, resume_from)
     if is_main_process() and not run.has_checkpoint:
         for problem in run_warnings(recipe, preview_text(recipe, shards), preview_pairs(recipe, shards)):
             warnings.warn(problem, stacklevel=4)
@@ -179,6 +184,26 @@ def _train(
         result = "no usable model after" if trainer.has_diverged else "trained"
         print_status(f"{result} {recipe.steps:,} steps: {_summarize(cost)}")
     return net
+
+
+def _open_run(
+    out: Path,
+    recipe: Recipe,
+    shards: Shards,
+    source: InitSource | None,
+    resume_from: str | os.PathLike[str] | None,
+) -> RunFolder:
+    """Open the folder of the run. The main process writes its vocabulary, and the checkpoint to continue."""
+    is_new = not list_checkpoints(out / CHECKPOINTS)
+    checkpoint = find_continued(resume_from, recipe, shards) if resume_from is not None and is_new else None
+    if resume_from is not None:
+        source = InitSource({"checkpoint": os.fspath(resume_from)}, [])
+    run = RunFolder(out, recipe.dump(), shards.fingerprint, init_source=source, data=_data_counts(shards, recipe))
+    if is_main_process():
+        copy_vocabulary(shards.vocabulary_path, run.path / "vocab")
+        if checkpoint is not None:
+            copy_checkpoint(checkpoint, out)
+    return run
 
 
 def _retention(recipe: Recipe, started: Recipe) -> Retention:
