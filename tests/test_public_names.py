@@ -33,7 +33,7 @@ NAMES = [
         "finetune",
         "lab",
     ),
-    *("load", "mine", "plan", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
+    *("load", "merge", "mine", "plan", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
 ]
 # Packages and modules with the name of a public function.
 PACKAGES = [

@@ -34,6 +34,7 @@ if _TYPE_CHECKING:
     from crossling.demo import demo as demo
     from crossling.evaluate.evaluate import evaluate as evaluate
     from crossling.export.export_folder import export as export
+    from crossling.export.merge_checkpoints import merge as merge
     from crossling.finetune.finetune import finetune as finetune
     from crossling.finetune.translation.translate import translate as translate
     from crossling.finetune.translation.translator import Translator as Translator
@@ -113,6 +114,7 @@ _HOMES = {
     "finetune": "finetune.finetune",
     "lab": "lab.lab",
     "load": "inference.load",
+    "merge": "export.merge_checkpoints",
     "mine": "inference.mining",
     "plan": "planning",
     "pretrain": "pretraining",

@@ -44,6 +44,7 @@ CASES = [
     ("evaluate --task tatoba --data .", "task=tatoba: no such task; did you mean 'tatoeba'?"),
     ("audit absent", "absent: no such folder"),
     ("export absent -o out", "absent: no such folder"),
+    ("merge absent absent -o out", "absent: no such folder"),
     ("translate absent text", "absent: no such folder"),
     ("align absent", "absent: no such file"),
     ("align absent --model ./absent", "./absent: no such folder"),

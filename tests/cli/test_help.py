@@ -20,7 +20,7 @@ def test_commands_are_grouped() -> None:
     assert [*GROUPS] == ["Data", "Train", "Use", "Evaluate", "Research"]
     expected = [
         *("synth", "check", "clean", "vocab", "tokenize"),
-        *("plan", "pretrain", "finetune", "export"),
+        *("plan", "pretrain", "finetune", "export", "merge"),
         *("align", "embed", "mine", "translate"),
         *("evaluate", "report"),
         *("demo", "lab", "audit", "bench"),

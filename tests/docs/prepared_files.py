@@ -80,7 +80,8 @@ def _shards(cache: Path) -> None:
 
 def _run(cache: Path) -> None:
     sizes = ("mlm.tokens=256", "tlm.tokens=256", "xlco.pairs=8", "mlm.length=48", "tlm.length=48", "xlco.length=48")
-    recipe = xl.recipes.rosetta("tiny").set([*SMALL_MODEL, *sizes, "steps=6", "optimizer.warmup=2", "log_every=2"])
+    run = ("steps=6", "optimizer.warmup=2", "log_every=2", "checkpoint_every=3")
+    recipe = xl.recipes.rosetta("tiny").set([*SMALL_MODEL, *sizes, *run])
     xl.pretrain(recipe, _make_inside("shards", cache), cache / "run")
 
 

@@ -19,7 +19,7 @@ from crossling import __version__
 from crossling.cli.data_commands import check, clean, synth, tokenize, vocab
 from crossling.cli.evaluate_commands import evaluate, report
 from crossling.cli.research_commands import audit, bench, demo, lab
-from crossling.cli.train_commands import export, finetune, plan, pretrain
+from crossling.cli.train_commands import export, finetune, merge, plan, pretrain
 from crossling.cli.use_commands import align, embed, mine, translate
 from crossling.core import progress
 from crossling.core.errors import BadInput, Failed, Interrupted
@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[Callable[..., None], str]] = {
         pretrain: "Pre-train a model, or adapt one with --init. Resumable.",
         finetune: "Fine-tune a model for a task or for translation.",
         export: "Write a run as a Hugging Face folder.",
+        merge: "Average the weights of checkpoints.",
     },
     "Use": {
         align: "Align the words of sentence pairs.",

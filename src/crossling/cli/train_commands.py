@@ -1,4 +1,4 @@
-"""Commands that plan, train and export: plan, pretrain, finetune, export."""
+"""Commands that plan, train and export: plan, pretrain, finetune, export, merge."""
 
 from __future__ import annotations
 
@@ -272,6 +272,31 @@ def export(
     """
     check_folder(run, "Give a folder that crossling pretrain wrote.")
     written = xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers)
+    _finish_export(written)
+
+
+def merge(
+    checkpoints: Annotated[list[Path], argument("CHECKPOINT", "RUN/checkpoints/STEP, or a run. Two or more.")],
+    out: Out,
+    weights: Annotated[str | None, option("LIST", "Weights of the checkpoints, as 1,1,2. [default: equal]")] = None,
+) -> None:
+    """Average the weights of checkpoints, and write a Hugging Face folder.
+
+    Example: crossling merge run/checkpoints/0000800 run/checkpoints/0000900 run/checkpoints/0001000 -o merged
+    """
+    for checkpoint in checkpoints:
+        check_folder(checkpoint, "Give RUN/checkpoints/STEP of a run that crossling pretrain wrote.")
+    _finish_export(xl.merge(checkpoints, out, weights=_numbers(weights)))
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    try:
+        return [float(number) for number in text.split(",")] if text is not None else None
+    except ValueError:
+        raise BadInput(f"--weights {text}: expected numbers separated by commas, for example --weights 1,2.") from None
+
+
+def _finish_export(written: Path) -> None:
     print(written)
     program = f"import crossling as xl; print(xl.load({str(written)!r}).encode(['a sentence', 'ein Satz']).shape)"
     finish(f"Wrote a Hugging Face folder with a model card to {written}.", python_command(program))

@@ -31,7 +31,7 @@ from crossling.core.folder_kinds import kind_note
 from crossling.core.hub import quiet_transformers
 from crossling.core.locks import output_lock
 from crossling.core.resumable import check_output_folder
-from crossling.export.model_card import render_model_card, summarize_run
+from crossling.export.model_card import RunSummary, render_model_card, summarize_run
 from crossling.model import heads
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import to_huggingface
@@ -129,14 +129,43 @@ def export(
     _check_options(run, out, standalone, as_, precision)
     net, vocabulary, summary = load_run(run), Vocabulary.load((run_of(run) or run) / "vocab"), summarize_run(run)
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
-    models, config = build_models(net, as_, truncated), truncated or net.encoder.config
     if precision == "int8":
-        _check_finite(models, run)
+        _check_finite(net, run)
+    write_export(
+        *(out, net, vocabulary, summary), truncated=truncated, standalone=standalone, family=as_, precision=precision
+    )
+    return out
+
+
+def write_export(
+    out: Path,
+    net: Network,
+    vocabulary: Vocabulary,
+    summary: RunSummary,
+    *,
+    truncated: CrosslingConfig | None = None,
+    standalone: bool = False,
+    family: str = "crossling",
+    precision: str = "single",
+) -> None:
+    """Write a network as a Hugging Face folder with a model card.
+
+    Args:
+        out: Folder to write.
+        net: Network of a run.
+        vocabulary: Its vocabulary.
+        summary: Description of the run for the model card.
+        truncated: Configuration of the first layers, to export only these.
+        standalone: Add the model code.
+        family: Architecture of the exported model.
+        precision: Precision of the weights in the file.
+    """
+    models, config = build_models(net, family, truncated), truncated or net.encoder.config
     with output_lock(out), atomic_folder(out) as folder:
         for name, model in models.items():
             _write_model(folder / name, model, standalone, precision)
             _write_tokenizer(folder / name, vocabulary, config.max_position_embeddings)
-        _write_sentence_transformer(folder, config, as_)
+        _write_sentence_transformer(folder, config, family)
         text = render_model_card(
             out.resolve().name,
             summary,
@@ -144,13 +173,13 @@ def export(
             config=config,
             models=models,
             standalone=standalone,
-            family=as_,
+            family=family,
             precision=precision,
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
         files = sorted(path.name for path in folder.iterdir())
+        layers = truncated.num_hidden_layers if truncated else None
         write_json(folder / EXPORT_INFO, {"files": files, "precision": precision, "layers": layers, **asdict(summary)})
-    return out
 
 
 def _check_options(run: Path, out: Path, standalone: bool, family: str, precision: str) -> None:
@@ -166,7 +195,12 @@ def _check_options(run: Path, out: Path, standalone: bool, family: str, precisio
         raise BadInput(
             f"{run}: no recipe.json, so not a run folder{kind_note(run)}. Give a folder that crossling pretrain wrote."
         )
-    check_output_folder(out, holds=_exported_files(out), command="crossling export", exclusive=True)
+    check_export_folder(out, "crossling export")
+
+
+def check_export_folder(out: Path, command: str) -> None:
+    """Raise BadInput if a folder has other content than an earlier export."""
+    check_output_folder(out, holds=_exported_files(out), command=command, exclusive=True)
 
 
 def _exported_files(out: Path) -> set[str]:
@@ -195,11 +229,10 @@ def _truncated_config(config: CrosslingConfig, layers: int, run: Path) -> Crossl
     )
 
 
-def _check_finite(models: dict[str, PreTrainedModel], run: Path) -> None:
-    for model in models.values():
-        for name, values in model.named_parameters():
-            if not values.isfinite().all():
-                raise BadInput(f"{run}: weight {name} has non-finite values. Export an earlier checkpoint.")
+def _check_finite(net: Network, run: Path) -> None:
+    for name, values in net.named_parameters():
+        if not values.isfinite().all():
+            raise BadInput(f"{run}: weight {name} has non-finite values. Export an earlier checkpoint.")
 
 
 def build_models(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class RunSummary:
     pairs: list[tuple[str, str, int]]  # number of translation pairs of two languages
     started_from: str | None  # model that the run was initialized from
     scores: list[BestScore]
+    merged: list[str] = field(default_factory=list)  # checkpoints whose mean this is, each with its weight
 
 
 def summarize_run(run: Path) -> RunSummary:
