@@ -134,10 +134,10 @@ def _join_phases(recipe: Recipe, phases: Sequence[SamplingPreview[Key] | None]) 
         return previews[0] if previews else None
     counts = {key: n for preview in previews for key, n in preview.counts.items()}
     probabilities, epochs = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
-    for phase, preview in zip(recipe.split(), previews, strict=True):
-        for key in preview.counts:
-            probabilities[key] += phase.steps / recipe.steps * preview.probabilities[key]
-            epochs[key] += preview.epochs[key]
+    for phase, own in zip(recipe.split(), previews, strict=True):
+        for key in own.counts:
+            probabilities[key] += phase.steps / recipe.steps * own.probabilities[key]
+            epochs[key] += own.epochs[key]
     skipped = set.intersection(*({*preview.skipped} for preview in previews))
     return SamplingPreview(counts, probabilities, epochs, note=previews[0].note, skipped=tuple(sorted(skipped)))
 
