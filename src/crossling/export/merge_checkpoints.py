@@ -57,7 +57,7 @@ def merge(
     check_export_folder(out, "crossling merge")
     fractions = _fractions(paths, weights)
     _check_same_network(paths)
-    net = _mean_network(paths, fractions)
+    net = mean_network(paths, fractions)
     merged = [f"{_name(path)} ({fraction:.3g})" for path, fraction in zip(paths, fractions, strict=True)]
     summary = replace(summarize_run(paths[-1]), scores=[], merged=merged)
     write_export(out, net, _vocabulary(paths[0]), summary)
@@ -89,7 +89,7 @@ def _check_same_network(paths: Sequence[Path]) -> None:
 
 
 @torch.no_grad()
-def _mean_network(paths: Sequence[Path], fractions: Sequence[float]) -> Network:
+def mean_network(paths: Sequence[Path], fractions: Sequence[float]) -> Network:
     """Return the last network with the mean of all weights. State such as a queue, which no export has, stays its own.
 
     The sums are in float64, so the order of the checkpoints hardly matters.
