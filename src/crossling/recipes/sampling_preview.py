@@ -129,16 +129,18 @@ def _preview_pair_phase(recipe: Recipe, shards: Shards) -> SamplingPreview[Pair]
 
 def _join_phases(recipe: Recipe, phases: Sequence[SamplingPreview[Key] | None]) -> SamplingPreview[Key] | None:
     """Return the preview of a run from those of its phases."""
-    previews = [preview for preview in phases if preview is not None]
+    previews: list[SamplingPreview[Key]] = [each for each in phases if each is not None]
     if len(previews) < 2:
         return previews[0] if previews else None
-    counts = {key: n for preview in previews for key, n in preview.counts.items()}
+    counts: dict[Key, int] = {}
+    for preview in previews:
+        counts |= preview.counts
     probabilities, epochs = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
     for phase, own in zip(recipe.split(), previews, strict=True):
         for key in own.counts:
             probabilities[key] += phase.steps / recipe.steps * own.probabilities[key]
             epochs[key] += own.epochs[key]
-    skipped = set.intersection(*({*preview.skipped} for preview in previews))
+    skipped = set(previews[0].skipped).intersection(*(own.skipped for own in previews[1:]))
     return SamplingPreview(counts, probabilities, epochs, note=previews[0].note, skipped=tuple(sorted(skipped)))
 
 
