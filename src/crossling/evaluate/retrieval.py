@@ -225,7 +225,7 @@ def _score(
         direction = "en-xx" if query.language == "en" else "xx-en"
     lines, has_translations, is_declared = len(query.sentences), query.translations is not None, pooling == DECLARED
     protocol = PLUG_IN if has_translations else DECLARED if is_declared else "sweep"
-    scored = [encoder.num_layers] if is_declared else list(range(len(found_KN)))
+    scored = [encoder.declared_layer] if is_declared else list(range(len(found_KN)))
     score = Score(
         model=encoder.name,
         task="tatoeba",
@@ -251,7 +251,7 @@ def _score(
         statistics_NK2 = np.stack([correct_NK, np.ones_like(correct_NK)], axis=-1)
         rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
     if is_declared or (encoder.head is None and not has_translations):
-        layer = encoder.num_layers if is_declared else encoder.universal_layer
+        layer = encoder.declared_layer if is_declared else encoder.universal_layer
         statistics_NK3 = f1_by_line(found_KN[[scored.index(layer)]])
         rows += rows_by_layer(replace(score, protocol=MTEB, metric="f1"), statistics_NK3, [layer])
     not_scored = [None] * scored[0]  # layers

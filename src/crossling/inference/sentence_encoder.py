@@ -57,6 +57,7 @@ class Encoder(VectorSearch):
         num_layers: Number of blocks.
         hidden_size: Width of the hidden states.
         max_length: Longest input in tokens.
+        declared_layer: Layer that `head` reads.
 
     Raises:
         BadInput: If the model is a decoder or an encoder-decoder, or the tokenizer does not fit.
@@ -84,6 +85,7 @@ class Encoder(VectorSearch):
         self._packed = PackedCopy()
         self.max_length = max_input_length(model, tokenizer)
         self.num_layers, self.hidden_size = probe_encoder(model, tokenizer, name)
+        self.declared_layer = self.num_layers if head is None or head.layer is None else self.resolve_layer(head.layer)
         if tokenizer.pad_token_id is None:  # after the probe, since the fact that it is a decoder is more useful
             raise BadInput(
                 f"{name}: the tokenizer has no padding token. Give the tokenizer that the model was trained with."
@@ -198,7 +200,7 @@ class Encoder(VectorSearch):
         Args:
             sentences: Any iterable of sentences.
             pooling: "mean" over all tokens, special tokens included as in XTREME, or "cls" for the first token. Or
-                "declared", at the last layer only: what the folder of a Sentence Transformers model declares.
+                "declared", at one layer only: what the folder of a Sentence Transformers model declares.
             layers: Layers of the vectors. [default: all]
             batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens, or fewer on a CPU]
             on_batch: Called with the number of sentences after each batch.
@@ -220,7 +222,7 @@ class Encoder(VectorSearch):
             raise BadInput("encode_layers: found one string. Give a list of sentences.")
         head, layers = None, range(self.num_layers + 1) if layers is None else layers
         if pooling == DECLARED:
-            head, layers = self._declared(), [self.num_layers]
+            head, layers = self._declared(), [self.declared_layer]
             head.layers.to(self.model.device)
         else:
             check_pooling(pooling)
@@ -236,7 +238,7 @@ class Encoder(VectorSearch):
                 if head is None:
                     found_KBD = pool([hidden[layer] for layer in layers], valid_BL, pooling)
                 else:
-                    found_KBD = head.compute(hidden[-1], valid_BL, prompt_length)[None]
+                    found_KBD = head.compute(hidden[layers[0]], valid_BL, prompt_length)[None]
                 vectors_KND[:, rows] = found_KBD.cpu().numpy()
                 if on_batch is not None:
                     on_batch(len(rows))
@@ -342,7 +344,7 @@ class Encoder(VectorSearch):
         check_pooling(pooling)
         if pooling == "auto":
             pooling = "mean" if self.head is None or layer is not None else DECLARED
-        return pooling, self.num_layers if pooling == DECLARED else self.resolve_layer(layer)
+        return pooling, self.declared_layer if pooling == DECLARED else self.resolve_layer(layer)
 
     def prompt_for(self, pooling: str) -> str:
         """Return the text before each sentence, with a pooling that `resolve_pooling` returned.
