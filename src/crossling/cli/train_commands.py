@@ -29,6 +29,8 @@ from crossling.cli.options import (
 )
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
+from crossling.core.files import read_json
+from crossling.core.progress import print_status
 
 
 def plan(
@@ -250,12 +252,13 @@ def _key_and_value(assignment: str) -> tuple[str, str]:
 
 
 def export(
-    run: Annotated[Path, argument("RUN", "Folder made by crossling pretrain.")],
+    run: Annotated[str, argument("RUN", "Folder made by crossling pretrain; with --onnx any encoder.")],
     out: Out,
     standalone: Annotated[bool, flag("--standalone", "Add the model code, to load without crossling.")] = False,
     as_: Annotated[str, option("FAMILY", "crossling, or xlm-roberta for a model of its shape.", "--as")] = "crossling",
     precision: Annotated[str, option("DTYPE", "Weights in the file: single, half or int8.")] = "single",
     layers: Annotated[int | None, option("N", "Keep the encoder up to layer N: no head, no generator.")] = None,
+    onnx: Annotated[str | None, option("KIND", "Add ONNX files: fp32, int8 or both.")] = None,
 ) -> None:
     """Write a run as a Hugging Face folder with a model card. The generator goes to generator/.
 
@@ -263,8 +266,16 @@ def export(
 
     A small file: crossling export run -o exported --precision int8 --layers 6
     """
-    check_folder(run, "Give a folder that crossling pretrain wrote.")
-    written = xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers)
+    if onnx is None:
+        check_folder(Path(run), "Give a folder that crossling pretrain wrote.")
+    else:
+        check_model(run)
+    written = xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers, onnx=onnx)
     print(written)
+    for check in read_json(written / "export.json")["onnx"]:
+        print_status(
+            f"onnx/{check['file']}: largest cosine distance to torch {check['cosine_distance']:.1e},"
+            f" same nearest sentence for {check['same_nearest']:.0f}% of the samples"
+        )
     program = f"import crossling as xl; print(xl.load({str(written)!r}).encode(['a sentence', 'ein Satz']).shape)"
     finish(f"Wrote a Hugging Face folder with a model card to {written}.", python_command(program))

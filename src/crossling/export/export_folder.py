@@ -4,6 +4,7 @@
         tokenizer.json  sentencepiece.model
         generator/                         folder of the same form, if the run trained a generator
         modules.json  sentence_bert_config.json  1_Pooling/     for Sentence Transformers
+        onnx/                              ONNX files, if requested
         README.md  export.json             model card, and its content for programs
 
 The folder can be loaded by transformers, Sentence Transformers and crossling.
@@ -18,6 +19,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -25,13 +27,17 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_NAME
 
+from crossling import bundled
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import atomic_folder, write_json
 from crossling.core.folder_kinds import kind_note
-from crossling.core.hub import quiet_transformers
+from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder, quiet_transformers
 from crossling.core.locks import output_lock
 from crossling.core.resumable import check_output_folder
 from crossling.export.model_card import render_model_card, summarize_run
+from crossling.export.model_copy import EXPORT_INFO, copy_model_folder
+from crossling.export.onnx_files import add_onnx, check_onnx
+from crossling.inference.sentence_head import HEAD_FILES
 from crossling.model import heads
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import to_huggingface
@@ -83,7 +89,6 @@ def _make_standalone(text: str) -> str:
     return _IMPORT.sub(r"from .\1 import", text)
 
 
-EXPORT_INFO = "export.json"
 FAMILIES = ("crossling", "xlm-roberta")
 PRECISIONS = ("single", "half", "int8")
 PRECISION_ALIASES = {"fp32": "single", "float32": "single", "fp16": "half", "float16": "half"}
@@ -98,6 +103,7 @@ def export(
     as_: str = "crossling",
     precision: str = "single",
     layers: int | None = None,
+    onnx: str | None = None,
 ) -> Path:
     """Export a run at its latest checkpoint as a Hugging Face folder with a model card.
 
@@ -105,7 +111,8 @@ def export(
     without a head. Momentum encoder, queue and projection of the contrastive loss are not exported.
 
     Args:
-        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`.
+        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`. With `onnx` also any Hugging
+            Face encoder by folder or Hub name: its files are copied.
         out: Folder to write. It may contain an earlier export.
         standalone: Add the model code, so that transformers can load the folder without crossling.
         as_: `crossling`, or `xlm-roberta` for a model of its architecture, which transformers knows without
@@ -113,20 +120,32 @@ def export(
         precision: Precision of the weights in the file: `single` (fp32), `half` (fp16), or `int8` with about a quarter
             of the size.
         layers: Export the encoder up to this layer only, without head and generator [default: all layers].
+        onnx: Add ONNX files to the folder: `fp32`, `int8` or `both`. Needs the extra `onnx`. Each file is run, and its
+            sentence vectors are compared with those of torch.
 
     Returns:
         The folder.
 
     Raises:
         BadInput: An option is not valid, `run` is not a run folder, or `out` has other content.
+        Failed: An ONNX file computes other vectors than torch.
 
     Example:
         >>> import crossling as xl
         >>> xl.export("run", "exported", precision="half")
     """
-    run, out = Path(run), Path(out)
-    precision = PRECISION_ALIASES.get(precision, precision)
-    _check_options(run, out, standalone, as_, precision)
+    out, precision = Path(out), PRECISION_ALIASES.get(precision, precision)
+    _check_options(standalone, as_, precision, onnx)
+    check_output_folder(out, holds=_exported_files(out), command="crossling export", exclusive=True)
+    if run_of(run) is None and onnx is not None:
+        if (standalone, as_, precision, layers) != (False, "crossling", "single", None):
+            raise BadInput(f"{run}: not a run, so its files are copied as they are. Omit options other than onnx.")
+        source = get_model_folder(bundled.resolve_model(run), TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
+        with output_lock(out), atomic_folder(out) as folder:
+            info = copy_model_folder(source, folder)
+            _finish(folder, {"source": Path(run).name, **info}, onnx)
+        return out
+    run = _check_run(Path(run))
     net, vocabulary, summary = load_run(run), Vocabulary.load((run_of(run) or run) / "vocab"), summarize_run(run)
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
     models, config = build_models(net, as_, truncated), truncated or net.encoder.config
@@ -146,14 +165,21 @@ def export(
             standalone=standalone,
             family=as_,
             precision=precision,
+            onnx=onnx,
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
-        files = sorted(path.name for path in folder.iterdir())
-        write_json(folder / EXPORT_INFO, {"files": files, "precision": precision, "layers": layers, **asdict(summary)})
+        _finish(folder, {"precision": precision, "layers": layers, **asdict(summary)}, onnx)
     return out
 
 
-def _check_options(run: Path, out: Path, standalone: bool, family: str, precision: str) -> None:
+def _finish(folder: Path, info: dict[str, Any], onnx: str | None) -> None:
+    """Add ONNX files if requested, and write export.json."""
+    checks = [] if onnx is None else add_onnx(folder, onnx)
+    files = sorted({EXPORT_INFO, *(path.name for path in folder.iterdir())})
+    write_json(folder / EXPORT_INFO, {**info, "files": files, "onnx": [asdict(check) for check in checks]})
+
+
+def _check_options(standalone: bool, family: str, precision: str, onnx: str | None) -> None:
     if family not in FAMILIES:
         raise BadInput(f"export as {family}: unknown model family{suggestion(family, FAMILIES)}")
     if precision not in PRECISIONS:
@@ -162,11 +188,17 @@ def _check_options(run: Path, out: Path, standalone: bool, family: str, precisio
         raise BadInput(f"precision int8: transformers cannot load it as {family}. Use half, or export as crossling.")
     if standalone and family != "crossling":
         raise BadInput(f"standalone: transformers has the code of {family}. Omit standalone.")
+    if onnx is not None:
+        check_onnx(onnx)
+
+
+def _check_run(run: Path) -> Path:
     if run_of(run) is None:
         raise BadInput(
-            f"{run}: no recipe.json, so not a run folder{kind_note(run)}. Give a folder that crossling pretrain wrote."
+            f"{run}: no recipe.json, so not a run folder{kind_note(run)}. Give a folder that crossling pretrain wrote,"
+            " or add onnx to export another encoder to ONNX."
         )
-    check_output_folder(out, holds=_exported_files(out), command="crossling export", exclusive=True)
+    return run
 
 
 def _exported_files(out: Path) -> set[str]:

@@ -127,6 +127,7 @@ def render_model_card(
     standalone: bool,
     family: str,
     precision: str,
+    onnx: str | None = None,
 ) -> str:
     """Return the text of README.md.
 
@@ -139,6 +140,7 @@ def render_model_card(
         standalone: The folder has the model code.
         family: Architecture of the exported models.
         precision: Precision of the weights in the file.
+        onnx: Kind of the ONNX files, if the folder has any.
     """
     environment = template_environment(Path(__file__).parent, escape=False)
     environment.filters |= {"compact": format_count, "duration": format_duration, "quoted": json.dumps}
@@ -159,6 +161,7 @@ def render_model_card(
         standalone=standalone,
         family=family,
         precision=precision,
+        onnx=onnx,
     )
 
 
