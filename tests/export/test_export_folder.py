@@ -171,6 +171,14 @@ def test_sentence_vectors_come_from_the_universal_layer(
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_matryoshka_export_can_be_truncated(train: Train, lines: list[str], tmp_path: Path) -> None:
+    sentences = pytest.importorskip("sentence_transformers")
+    folder = export(train("infoxlm", "xlco.matryoshka=4,8", "mlm=off", "tlm=off"), tmp_path / "exported")
+    found = sentences.SentenceTransformer(str(folder), device="cpu", truncate_dim=4).encode(lines)
+    np.testing.assert_allclose(found, load(folder).encode(lines, truncate_dim=4), atol=1e-5)
+    assert "`truncate_dim=4`" in (folder / "README.md").read_text()
+
+
 def test_fill_mask(train: Train, lines: list[str], tmp_path: Path) -> None:
     run = train("xlm_e")
     folder = export(run, tmp_path / "exported")

@@ -39,6 +39,9 @@ def evaluate(
     ] = False,
     plug_in: Annotated[bool, flag("--plug-in", "tatoeba: read each sentence with its translation (VECO).")] = False,
     checkpoints: Checkpoints = None,
+    dimensions: Annotated[
+        str | None, option("LIST", "tatoeba: also score vectors truncated to these, as 64,128.", "--dimensions")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Score a model: every layer, both directions.
@@ -50,7 +53,7 @@ def evaluate(
     from crossling.evaluate.request import EvaluationRequest
 
     chosen = languages.split(",") if languages else None
-    at = _layer_numbers(layers) if layers else None
+    at = _numbers("layers", layers) if layers else None
     request = EvaluationRequest(
         tasks=list(dict.fromkeys(task.split(","))),
         data=data,
@@ -63,6 +66,7 @@ def evaluate(
         recompute=recompute,
         plug_in=plug_in,
         checkpoints=checkpoints,
+        dimensions=_numbers("dimensions", dimensions) if dimensions else (),
     )
     request.check()  # before the slow import of torch
     if model is None and request.finetuned:
@@ -90,11 +94,11 @@ def evaluate(
         finish("Wrote nothing. With -o the rows are kept.", this_command("-o", unused(Path("scores"))))
 
 
-def _layer_numbers(layers: str) -> list[int]:
+def _numbers(name: str, text: str) -> list[int]:
     try:
-        return [int(layer) for layer in layers.split(",")]
+        return [int(each) for each in text.split(",")]
     except ValueError:
-        raise BadInput(f"--layers {layers}: expected numbers separated by commas, as 6,8.") from None
+        raise BadInput(f"--{name} {text}: expected numbers separated by commas, as 6,8.") from None
 
 
 def report(

@@ -46,6 +46,7 @@ def evaluate(
     recompute: bool = False,
     plug_in: bool = False,
     checkpoints: str | None = None,
+    dimensions: Sequence[int] = (),
 ) -> list[ScoreRow]:
     """Score a model on one or more tasks. An interrupted evaluation with `out` resumes when it is repeated.
 
@@ -66,6 +67,7 @@ def evaluate(
         plug_in: For tatoeba: let each sentence attend to its translation (VECO's cross-attention).
         checkpoints: Score these checkpoints of the run `model`: `all`, or steps such as `1000,2000`. Rows have `step`
             and `flops`, and a report shows them as a curve. [default: the latest checkpoint]
+        dimensions: For tatoeba: score the vectors truncated to each of these widths besides. Rows have `dimension`.
 
     Returns:
         Score rows, as in scores.jsonl.
@@ -91,6 +93,7 @@ def evaluate(
         recompute=recompute,
         plug_in=plug_in,
         checkpoints=checkpoints,
+        dimensions=dimensions,
     )
     return evaluate_request(model, request)
 
@@ -149,7 +152,9 @@ def _evaluate_training_free(
     data, pooling = request.data, request.pooling
     layers = [encoder.resolve_layer(layer) for layer in request.layers or [encoder.universal_layer]]
     evaluations: dict[str, Evaluate] = {
-        "tatoeba": lambda languages: evaluate_tatoeba(encoder, data, languages, pooling, request.plug_in),
+        "tatoeba": lambda languages: evaluate_tatoeba(
+            encoder, data, languages, pooling, request.plug_in, request.dimensions
+        ),
         "bucc2018": lambda languages: evaluate_bucc(encoder, data, layers, languages, pooling),
         "word-alignment": lambda languages: evaluate_word_alignment(encoder, data, languages, request.methods),
     }
@@ -165,6 +170,7 @@ def _evaluate_training_free(
         "methods": [*request.methods],
         "layers": layers,
         "plug_in": request.plug_in,
+        **({"dimensions": [*request.dimensions]} if request.dimensions else {}),
     }
     description = {"model": encoder.name, "weights": encoder.fingerprint(), **options}
     rows: list[ScoreRow] = []

@@ -31,6 +31,7 @@ class EvaluationRequest:
     recompute: bool = False
     plug_in: bool = False
     checkpoints: str | None = None
+    dimensions: Sequence[int] = ()
 
     @property
     def training_free(self) -> list[str]:
@@ -75,6 +76,8 @@ class EvaluationRequest:
         if self.plug_in and [*self.tasks] != ["tatoeba"]:
             fix = "Omit it: models fine-tuned with plug_in use it by themselves" if self.finetuned else "Omit it"
             raise BadInput(f"plug_in=true: applies to tatoeba only. {fix}.")
+        if self.dimensions and ("tatoeba" not in self.tasks or self.plug_in):
+            raise BadInput("dimensions: applies to tatoeba without plug_in only. Omit it.")
         check_pooling(self.pooling)
         check_methods(self.methods)
 

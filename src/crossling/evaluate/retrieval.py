@@ -12,6 +12,9 @@ are separate candidates, as in `xtreme`.
 
 Protocol `declared`: as `sweep`, with the sentence vectors that the folder of a Sentence Transformers model declares.
 
+Protocols `sweep-64` and `declared-64`: as `sweep` and `declared`, with the first 64 dimensions of the vectors, at the
+layer that `encode` reads.
+
 Protocol `plug-in`: as `sweep`, but each sentence attends to its translation (VECO's cross-attention).
 """
 # N lines or distinct sentences of the query side, M of the other; K layers with the embeddings, D width
@@ -91,11 +94,23 @@ def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[Ret
 
 
 def evaluate_tatoeba(
-    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "auto", plug_in: bool = False
+    encoder: Encoder,
+    data: Path,
+    languages: Sequence[str] | None = None,
+    pooling: str = "auto",
+    plug_in: bool = False,
+    dimensions: Sequence[int] = (),
 ) -> Iterator[TaskResult]:
-    """Yield the results of each language pair in both directions. With `plug_in`, sentences attend to translations."""
+    """Yield the results of each language pair in both directions. With `plug_in`, sentences attend to translations.
+
+    Vectors truncated to each of `dimensions` are scored besides.
+    """
     pairs = read_tatoeba(data, languages)
     poolings = choose_poolings(encoder, pooling)[: 1 if plug_in else None]
+    width = min(encoder.vector_width(each) for each in poolings)
+    if not all(1 <= each < width for each in dimensions):
+        found = ",".join(map(str, dimensions))
+        raise BadInput(f"dimensions={found}: the vectors of {encoder.name} have {width}. Give smaller numbers.")
     if plug_in:
         encoder.check_cross_attention()
         pairs = [RetrievalPair(*map(_add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
@@ -113,8 +128,9 @@ def evaluate_tatoeba(
                 vectors_KND = encoder.encode_layers(
                     sentences, each, on_batch=progress.advance, translations=translations
                 )
-                results = _score_group(encoder, group, rows, normalize_vectors(vectors_KND), each)
-                yield from (replace(result, parts=2 * len(poolings)) for result in results)
+                variants = [_score_group(encoder, group, rows, vectors_KND, each, m) for m in (None, *dimensions)]
+                parts = 2 * len(poolings) * len(variants)
+                yield from (replace(result, parts=parts) for results in variants for result in results)
 
 
 def _score_group(
@@ -123,7 +139,13 @@ def _score_group(
     rows: dict[RetrievalInput, int],
     vectors_KND: np.ndarray,
     pooling: str,
+    dimension: int | None,
 ) -> Iterator[TaskResult]:
+    """Yield the results of all layers or, with `dimension`, of truncated vectors of the layer that `encode` reads."""
+    if dimension is not None:
+        layer = 0 if pooling == DECLARED else encoder.universal_layer
+        vectors_KND = vectors_KND[[layer], :, :dimension]
+    vectors_KND = normalize_vectors(vectors_KND)
     for pair in group:
         first, second = (_DistinctLines.of(side.inputs) for side in pair.sides)
         first_KND, second_KMD = (vectors_KND[:, [rows[each] for each in side.distinct]] for side in (first, second))
@@ -132,8 +154,10 @@ def _score_group(
             for one_ND, other_MD in zip(first_KND, second_KMD, strict=True)
         ]
         forward_KN, backward_KM = (np.stack(by_layer) for by_layer in zip(*nearest, strict=True))
-        yield _score(encoder, pair, 0, second.first_line[forward_KN[:, first.of_line]], second, pooling)
-        yield _score(encoder, pair, 1, first.first_line[backward_KM[:, second.of_line]], first, pooling)
+        found_KN = second.first_line[forward_KN[:, first.of_line]]
+        yield _score(encoder, pair, 0, found_KN, second, pooling=pooling, dimension=dimension)
+        found_KM = first.first_line[backward_KM[:, second.of_line]]
+        yield _score(encoder, pair, 1, found_KM, first, pooling=pooling, dimension=dimension)
 
 
 def choose_poolings(encoder: Encoder, pooling: str) -> list[str]:
@@ -216,7 +240,9 @@ def _score(
     query_side: int,
     found_KN: np.ndarray,
     candidates: _DistinctLines,
+    *,
     pooling: str,
+    dimension: int | None,
 ) -> TaskResult:
     """Score one direction. `found_KN` are lines of the candidates."""
     query, other = pair.sides[query_side], pair.sides[1 - query_side]
@@ -225,7 +251,11 @@ def _score(
         direction = "en-xx" if query.language == "en" else "xx-en"
     lines, has_translations, is_declared = len(query.sentences), query.translations is not None, pooling == DECLARED
     protocol = PLUG_IN if has_translations else DECLARED if is_declared else "sweep"
-    scored = [encoder.declared_layer] if is_declared else list(range(len(found_KN)))
+    if is_declared or dimension is not None:
+        scored = [encoder.declared_layer if is_declared else encoder.universal_layer]
+    else:
+        scored = list(range(len(found_KN)))
+    protocol += "" if dimension is None else f"-{dimension}"
     score = Score(
         model=encoder.name,
         task="tatoeba",
@@ -234,6 +264,7 @@ def _score(
         language=language,
         direction=direction,
         pooling=pooling,
+        dimension=dimension,
         prompt=encoder.prompt_for(pooling) or None,
         setting=PLUG_IN if has_translations else "training-free",
         seed=encoder.seed,
@@ -242,7 +273,7 @@ def _score(
     )
     correct_KN = found_KN == candidates.first_line[candidates.of_line]
     by_protocol = {protocol: (scored, correct_KN)}
-    if direction == "en-xx" and pooling == "mean" and not has_translations:
+    if direction == "en-xx" and pooling == "mean" and not has_translations and dimension is None:
         layer = xtreme_tatoeba_layer(encoder.num_layers)
         by_protocol["xtreme"] = ([layer], found_KN == np.arange(lines))
     rows = []
@@ -250,7 +281,7 @@ def _score(
         correct_NK = correct_KN[[scored.index(layer) for layer in layers]].T
         statistics_NK2 = np.stack([correct_NK, np.ones_like(correct_NK)], axis=-1)
         rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
-    if is_declared or (encoder.head is None and not has_translations):
+    if dimension is None and (is_declared or (encoder.head is None and not has_translations)):
         layer = encoder.declared_layer if is_declared else encoder.universal_layer
         statistics_NK3 = f1_by_line(found_KN[[scored.index(layer)]])
         rows += rows_by_layer(replace(score, protocol=MTEB, metric="f1"), statistics_NK3, [layer])
@@ -266,7 +297,8 @@ def _score(
         )
         for line in range(lines)
     )
-    variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * has_translations])
+    truncated = [] if dimension is None else [str(dimension)]
+    variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * has_translations, *truncated])
     return TaskResult(name=pair.name, rows=rows, variant=variant, examples=examples, parts=2)
 
 

@@ -28,7 +28,7 @@ from crossling.inference.hidden_states import (
     to_list,
     tokenize_sentences,
 )
-from crossling.inference.pooling import DECLARED, check_pooling, normalize_vectors, pool
+from crossling.inference.pooling import DECLARED, check_pooling, normalize_vectors, pool, truncate_vectors
 from crossling.inference.vector_search import VectorSearch
 from crossling.inference.word_links import WordLinks, WordPair, check_methods, join_word_pairs
 from crossling.model.fingerprint import model_fingerprint
@@ -130,6 +130,7 @@ class Encoder(VectorSearch):
         prompt: str | None = None,
         prompt_name: str | None = None,
         normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
         convert_to_tensor: bool = False,
         convert_to_numpy: bool = True,
         show_progress_bar: bool | None = None,
@@ -145,7 +146,8 @@ class Encoder(VectorSearch):
                 Transformers model declares, if no layer is given, and otherwise "mean".
             prompt: Text to put before each sentence.
             prompt_name: Name of a prompt that the folder declares, such as "query".
-            normalize_embeddings: Scale the vectors to length one.
+            normalize_embeddings: Scale the vectors to length one, after they are truncated.
+            truncate_dim: Keep only this many dimensions, the first. [default: all]
             convert_to_tensor: Return a tensor on the device of the model in place of an array.
             convert_to_numpy: Return an array. If False, return a list of tensors.
             show_progress_bar: Show a progress bar. [default: False]
@@ -155,7 +157,7 @@ class Encoder(VectorSearch):
             Vectors in float32, [N, D] for several sentences or [D] for a single string.
 
         Raises:
-            BadInput: If a value is not a string, or the layer or pooling does not exist.
+            BadInput: If a value is not a string, or the layer, pooling or dimension does not exist.
 
         Example:
             >>> model.encode("a sentence").shape
@@ -177,6 +179,7 @@ class Encoder(VectorSearch):
             [vectors_ND] = self.encode_layers(
                 texts, pooling, [layer], batch_size=batch_size, on_batch=on_batch, prompt=prompt
             )
+        vectors_ND = truncate_vectors(vectors_ND, truncate_dim)
         if normalize_embeddings:
             vectors_ND = normalize_vectors(vectors_ND)
         if convert_to_numpy and not convert_to_tensor:

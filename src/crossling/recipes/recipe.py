@@ -345,6 +345,8 @@ class Recipe:
         for key, layer in (("xlco.layer", xlco_layer), ("model.universal_layer", self.model.universal_layer)):
             if layer is not None and not 0 <= layer <= self.model.layers:
                 yield f"{key} is {layer}, the model has layers 0 to {self.model.layers}. Set one of these."
+        if self.xlco and self.xlco.matryoshka and max(self.xlco.widths(0)) >= self.model.width:
+            yield f"xlco.matryoshka is {self.xlco.matryoshka}, and model.width {self.model.width}. Set smaller widths."
         if self.optimizer.warmup_steps(self.steps) >= self.steps > 1:
             yield (
                 f"optimizer.warmup is {self.optimizer.warmup:g} and steps only {self.steps}, so the learning rate would"
