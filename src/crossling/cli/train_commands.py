@@ -252,13 +252,18 @@ def _key_and_value(assignment: str) -> tuple[str, str]:
 
 
 def export(
-    run: Annotated[str, argument("RUN", "Folder made by crossling pretrain; with --onnx any encoder.")],
+    run: Annotated[str, argument("RUN", "Folder made by crossling pretrain; with --onnx or --push any encoder.")],
     out: Out,
     standalone: Annotated[bool, flag("--standalone", "Add the model code, to load without crossling.")] = False,
     as_: Annotated[str, option("FAMILY", "crossling, or xlm-roberta for a model of its shape.", "--as")] = "crossling",
     precision: Annotated[str, option("DTYPE", "Weights in the file: single, half or int8.")] = "single",
     layers: Annotated[int | None, option("N", "Keep the encoder up to layer N: no head, no generator.")] = None,
     onnx: Annotated[str | None, option("KIND", "Add ONNX files: fp32, int8 or both.")] = None,
+    push: Annotated[str | None, option("USER/NAME", "Upload the folder to the Hugging Face hub.", "--push")] = None,
+    private: Annotated[bool, flag("--private", "Create a private repository.")] = False,
+    license_: Annotated[
+        str | None, option("LICENSE", "Licence on the card, as apache-2.0. Needed for --push.", "--license")
+    ] = None,
 ) -> None:
     """Write a run as a Hugging Face folder with a model card. The generator goes to generator/.
 
@@ -266,12 +271,27 @@ def export(
 
     A small file: crossling export run -o exported --precision int8 --layers 6
     """
-    if onnx is None:
+    if private and push is None:
+        raise BadInput("--private: there is no repository. Add --push USER/NAME.")
+    if onnx is None and push is None:
         check_folder(Path(run), "Give a folder that crossling pretrain wrote.")
     else:
         check_model(run)
-    written = xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers, onnx=onnx)
+    written = xl.export(
+        run,
+        out,
+        standalone=standalone,
+        as_=as_,
+        precision=precision,
+        layers=layers,
+        onnx=onnx,
+        push=push,
+        private=private,
+        license=license_,
+    )
     print(written)
+    if push is not None:
+        print_status(f"Uploaded the folder to {push} on the Hugging Face hub.")
     for check in read_json(written / "export.json")["onnx"]:
         print_status(
             f"onnx/{check['file']}: largest cosine distance to torch {check['cosine_distance']:.1e},"

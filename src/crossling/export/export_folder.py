@@ -37,6 +37,7 @@ from crossling.core.resumable import check_output_folder
 from crossling.export.model_card import render_model_card, summarize_run
 from crossling.export.model_copy import EXPORT_INFO, copy_model_folder
 from crossling.export.onnx_files import add_onnx, check_onnx
+from crossling.export.publish import check_license, check_login, set_license, upload
 from crossling.inference.sentence_head import HEAD_FILES
 from crossling.model import heads
 from crossling.model.config import CrosslingConfig
@@ -104,6 +105,9 @@ def export(
     precision: str = "single",
     layers: int | None = None,
     onnx: str | None = None,
+    push: str | None = None,
+    private: bool = False,
+    license: str | None = None,
 ) -> Path:
     """Export a run at its latest checkpoint as a Hugging Face folder with a model card.
 
@@ -111,8 +115,8 @@ def export(
     without a head. Momentum encoder, queue and projection of the contrastive loss are not exported.
 
     Args:
-        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`. With `onnx` also any Hugging
-            Face encoder by folder or Hub name: its files are copied.
+        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`. With `onnx` or `push` also any
+            Hugging Face encoder by folder or Hub name: its files are copied.
         out: Folder to write. It may contain an earlier export.
         standalone: Add the model code, so that transformers can load the folder without crossling.
         as_: `crossling`, or `xlm-roberta` for a model of its architecture, which transformers knows without
@@ -122,13 +126,16 @@ def export(
         layers: Export the encoder up to this layer only, without head and generator [default: all layers].
         onnx: Add ONNX files to the folder: `fp32`, `int8` or `both`. Needs the extra `onnx`. Each file is run, and its
             sentence vectors are compared with those of torch.
+        push: Upload the folder to this repository of the Hugging Face hub, `USER/NAME`. Create it if there is none.
+        private: Create a private repository.
+        license: Licence in the card's metadata, such as `apache-2.0`. Needed to upload, unless the card has one.
 
     Returns:
         The folder.
 
     Raises:
-        BadInput: An option is not valid, `run` is not a run folder, or `out` has other content.
-        Failed: An ONNX file computes other vectors than torch.
+        BadInput: An option is not valid, `run` is not a run folder, `out` has other content, or the hub refuses.
+        Failed: An ONNX file computes other vectors than torch, or the hub cannot be reached.
 
     Example:
         >>> import crossling as xl
@@ -137,39 +144,64 @@ def export(
     out, precision = Path(out), PRECISION_ALIASES.get(precision, precision)
     _check_options(standalone, as_, precision, onnx)
     check_output_folder(out, holds=_exported_files(out), command="crossling export", exclusive=True)
-    if run_of(run) is None and onnx is not None:
-        if (standalone, as_, precision, layers) != (False, "crossling", "single", None):
-            raise BadInput(f"{run}: not a run, so its files are copied as they are. Omit options other than onnx.")
-        source = get_model_folder(bundled.resolve_model(run), TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
-        with output_lock(out), atomic_folder(out) as folder:
-            info = copy_model_folder(source, folder)
-            _finish(folder, {"source": Path(run).name, **info}, onnx)
-        return out
-    run = _check_run(Path(run))
+    is_run = run_of(run) is not None
+    if not is_run and (onnx, push) == (None, None):
+        raise BadInput(
+            f"{run}: no recipe.json, so not a run folder{kind_note(Path(run))}. Give a folder that crossling pretrain"
+            " wrote. Other encoders are exported with onnx or push only."
+        )
+    if not is_run and (standalone, as_, precision, layers) != (False, "crossling", "single", None):
+        raise BadInput(f"{run}: not a run, so its files are copied as they are. Omit options other than onnx and push.")
+    if is_run:
+        check_license(license, push)
+    if push is not None:
+        check_login(push)
+    with output_lock(out):
+        if is_run:
+            options = {
+                "standalone": standalone,
+                "family": as_,
+                "precision": precision,
+                "onnx": onnx,
+                "license": license,
+            }
+            _export_run(Path(run), out, layers, options)
+        else:
+            _copy_encoder(run, out, onnx, push, license)
+        if push is not None:
+            upload(out, push, private)
+    return out
+
+
+def _copy_encoder(
+    model: str | os.PathLike[str], out: Path, onnx: str | None, push: str | None, license: str | None
+) -> None:
+    """Write a copy of an encoder's folder, with ONNX files and licence if requested."""
+    source = get_model_folder(bundled.resolve_model(model), TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
+    with atomic_folder(out) as folder:
+        info = copy_model_folder(source, folder)
+        set_license(folder, license, push)
+        _finish(folder, {"source": Path(model).name, **info}, onnx)
+
+
+def _export_run(run: Path, out: Path, layers: int | None, options: dict[str, Any]) -> None:
+    """Write a run as a folder. `options` are those of the model card."""
+    family, precision = options["family"], options["precision"]
     net, vocabulary, summary = load_run(run), Vocabulary.load((run_of(run) or run) / "vocab"), summarize_run(run)
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
-    models, config = build_models(net, as_, truncated), truncated or net.encoder.config
+    models, config = build_models(net, family, truncated), truncated or net.encoder.config
     if precision == "int8":
         _check_finite(models, run)
-    with output_lock(out), atomic_folder(out) as folder:
+    with atomic_folder(out) as folder:
         for name, model in models.items():
-            _write_model(folder / name, model, standalone, precision)
+            _write_model(folder / name, model, options["standalone"], precision)
             _write_tokenizer(folder / name, vocabulary, config.max_position_embeddings)
-        _write_sentence_transformer(folder, config, as_)
+        _write_sentence_transformer(folder, config, family)
         text = render_model_card(
-            out.resolve().name,
-            summary,
-            encoder=net.encoder,
-            config=config,
-            models=models,
-            standalone=standalone,
-            family=as_,
-            precision=precision,
-            onnx=onnx,
+            out.resolve().name, summary, encoder=net.encoder, config=config, models=models, **options
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
-        _finish(folder, {"precision": precision, "layers": layers, **asdict(summary)}, onnx)
-    return out
+        _finish(folder, {"precision": precision, "layers": layers, **asdict(summary)}, options["onnx"])
 
 
 def _finish(folder: Path, info: dict[str, Any], onnx: str | None) -> None:
@@ -190,15 +222,6 @@ def _check_options(standalone: bool, family: str, precision: str, onnx: str | No
         raise BadInput(f"standalone: transformers has the code of {family}. Omit standalone.")
     if onnx is not None:
         check_onnx(onnx)
-
-
-def _check_run(run: Path) -> Path:
-    if run_of(run) is None:
-        raise BadInput(
-            f"{run}: no recipe.json, so not a run folder{kind_note(run)}. Give a folder that crossling pretrain wrote,"
-            " or add onnx to export another encoder to ONNX."
-        )
-    return run
 
 
 def _exported_files(out: Path) -> set[str]:

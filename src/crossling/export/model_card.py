@@ -14,6 +14,7 @@ from crossling.core.errors import BadInput
 from crossling.core.files import template_environment
 from crossling.core.progress import format_count, format_duration
 from crossling.evaluate.retrieval import group_by_paper_list
+from crossling.export.publish import model_index
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import SIZES
@@ -128,6 +129,7 @@ def render_model_card(
     family: str,
     precision: str,
     onnx: str | None = None,
+    license: str | None = None,
 ) -> str:
     """Return the text of README.md.
 
@@ -141,6 +143,7 @@ def render_model_card(
         family: Architecture of the exported models.
         precision: Precision of the weights in the file.
         onnx: Kind of the ONNX files, if the folder has any.
+        license: Licence, if it is known.
     """
     environment = template_environment(Path(__file__).parent, escape=False)
     environment.filters |= {"compact": format_count, "duration": format_duration, "quoted": json.dumps}
@@ -162,6 +165,8 @@ def render_model_card(
         family=family,
         precision=precision,
         onnx=onnx,
+        license=license,
+        index=model_index(name, summary.scores),
     )
 
 
