@@ -48,7 +48,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"crossling\.objectives\.(objective|training_network)\.\w+"),
     (r"py:class", r"crossling\.(model\.convert|core\.jobs|vocabulary\.unigram)\.\w+"),
     (r"py:class", r"crossling\.(audit\.ranking|data\.shards|finetune\.task_type|planning\.\w+|recipes\.network)\.\w+"),
-    (r"py:class", r"(TaskConfig|Direction|CrosslingForConditionalGeneration|Vectors|Model)"),
+    (r"py:class", r"(TaskConfig|Direction|CrosslingForConditionalGeneration|SentenceHead|Vectors|Model)"),
 ]
 python_use_unqualified_type_names = True
 
