@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import save_file
 
 from crossling import cli
@@ -140,3 +141,30 @@ def test_wrong_options(train: Train, bert: Path, tmp_path: Path, monkeypatch: py
         BadInput, match=r"needs the package onnxscript\. Install it with `pip install crossling\[onnx\]`"
     ):
         export(bert, out, onnx="fp32")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("family", ["XLMRoberta", "Electra", "ModernBert", "DebertaV2", "Distilbert"])
+def test_every_family_has_the_vectors_of_torch(family: str, tmp_path: Path) -> None:
+    shape = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+    shape |= {"vocab_size": 60, "initializer_range": 0.5, "max_position_embeddings": 66, "pad_token_id": 1}
+    own: dict[str, dict[str, object]] = {
+        "Electra": {"embedding_size": 8},
+        "ModernBert": {
+            "local_attention": 8,
+            "global_attn_every_n_layers": 2,
+            **dict.fromkeys(("bos_token_id", "cls_token_id"), 0),
+            **dict.fromkeys(("eos_token_id", "sep_token_id"), 2),
+        },
+        "DebertaV2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 16},
+    }
+    torch.manual_seed(0)
+    name = {"Distilbert": "DistilBert"}.get(family, family)
+    config = getattr(transformers, f"{name}Config")(**shape, **own.get(family, {}))
+    getattr(transformers, f"{name}Model")(config).save_pretrained(tmp_path / "model")
+    make_tokenizer().save_pretrained(tmp_path / "model")
+    export(tmp_path / "model", tmp_path / "out", onnx="fp32")
+    encoder = load(tmp_path / "out", device="cpu")
+    session = onnx_files.open_session(tmp_path / "out/onnx/model.onnx")
+    vectors_ND = np.stack(onnx_files.run_onnx(session, encoder.tokenizer(TEXTS)["input_ids"], 1))
+    np.testing.assert_allclose(vectors_ND, encoder.encode(TEXTS, layer=encoder.num_layers), atol=1e-4)
