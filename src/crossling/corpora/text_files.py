@@ -42,6 +42,14 @@ class SkipReason(Enum):
     LOW_SCORE = "low score"
     NOT_JSON = "not JSON"
     NO_TEXT = "no text"  # null, absent, or a number
+    # of crossling ingest
+    HEADER = "header"
+    BLANK_ROW = "blank row"
+    WRONG_COLUMNS = "other number of columns"
+    UNCLOSED_QUOTE = "unclosed quote"
+    OUTSIDE_TABLE = "not in a table"
+    OTHER_SHEET = "sheet without the languages"
+    DAMAGED_CHARACTER = "replacement character"  # U+FFFD, which an earlier conversion left
 
 
 # Versions of readers that read a file in another way than before, so that stored results of the old one are not reused.
