@@ -31,6 +31,7 @@ NAMES = [
         "evaluate",
         "export",
         "finetune",
+        "ingest",
         "lab",
     ),
     *("load", "mine", "plan", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
@@ -39,6 +40,7 @@ NAMES = [
 PACKAGES = [
     *("crossling.audit", "crossling.bench", "crossling.synthetic", "crossling.report.report", "crossling.export"),
     *("crossling.finetune", "crossling.planning", "crossling.inference.load", "crossling.demo", "crossling.lab"),
+    "crossling.ingest.ingest",
 ]
 
 

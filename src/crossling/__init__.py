@@ -45,6 +45,7 @@ if _TYPE_CHECKING:
     from crossling.inference.mining import MinedPair as MinedPair
     from crossling.inference.mining import mine as mine
     from crossling.inference.sentence_encoder import Encoder as Encoder
+    from crossling.ingest.ingest import ingest as ingest
     from crossling.lab.lab import lab as lab
     from crossling.model.model_shape import ModelShape as ModelShape
     from crossling.objectives.ca_mlm import CAMLM as CAMLM
@@ -111,6 +112,7 @@ _HOMES = {
     "evaluate": "evaluate.evaluate",
     "export": "export.export_folder",
     "finetune": "finetune.finetune",
+    "ingest": "ingest.ingest",
     "lab": "lab.lab",
     "load": "inference.load",
     "mine": "inference.mining",
