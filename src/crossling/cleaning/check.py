@@ -117,10 +117,13 @@ def summary_tables(report: dict[str, Any]) -> Iterator[RenderableType]:
     yield _corpora_table(rows, "kept" if "files" in report else "no finding")
     yield from _largest_findings(rows)
     detected: Counter[str] = Counter()
+    damage: Counter[str] = Counter()
     for row in rows:
+        damage.update({f"{_collection(row)}: {sign}": count for sign, count in row.get("damage", {}).items()})
         for language, others in row["detected languages"].items():
             detected.update({f"{other} in {language}": count for other, count in others.items()})
     notes = {
+        "Signs of files that were not converted well (crossling ingest repairs them)": _format_counts(damage),
         "Detected instead of the expected language": _format_counts(dict(detected.most_common(MAX_LISTED))),
         "Languages that cannot be identified, so their lines are not checked": ", ".join(
             sorted({language for row in rows for language in row["languages not checked"]})

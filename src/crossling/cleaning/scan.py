@@ -26,6 +26,7 @@ import numpy as np
 import xxhash
 
 from crossling.cleaning.contamination import BenchmarkIndex
+from crossling.cleaning.conversion_damage import ENTITIES, count_entities, find_file_damage
 from crossling.cleaning.duplicates import PERMUTATIONS, compute_signatures, plain_form, text_weight
 from crossling.cleaning.rules import BIT, Reason, RowFilter, Rules, TextRow, log_length_ratio
 from crossling.core.resumable import fingerprint, is_finished, read_entry, write_finished_folder
@@ -107,6 +108,11 @@ class CorpusPart:
             return [self.corpus.sources[language] for language in (*self.languages, self.pivot) if language]
         return self.corpus.sources
 
+    @property
+    def own_sources(self) -> Sequence[Source]:
+        """Sources without those of the pivot."""
+        return self.sources[:1] if isinstance(self.corpus, MultiwayCorpus) else self.sources
+
     def size(self) -> int:
         """Bytes of all sources."""
         return sum(source.size() for source in self.sources)
@@ -175,6 +181,7 @@ def scan_part(part: CorpusPart, rules: Rules, folder: Path, index_folder: Path |
     row_filter = RowFilter(rules, part.languages, part.pair)
     malformed: Counter[str] = Counter()
     counts = Counter(rows=0, characters=0, words=0)
+    damage = find_file_damage(part.own_sources, part.languages)
     rows = part.rows(malformed)
     total = 0
     with write_finished_folder(folder, key) as (new, entry):
@@ -193,8 +200,10 @@ def scan_part(part: CorpusPart, rules: Rules, folder: Path, index_folder: Path |
                     file.write(values.astype(_ARRAYS[name][0]).tobytes())
             total += len(chunk)
             _count(chunk, part, counts)
+            damage[ENTITIES] += count_entities((line, other if part.kind == "pairs" else "") for line, other in chunk)
         detected = {language: dict(others.most_common()) for language, others in row_filter.detected.items() if others}
         entry |= {"sources": sources, **counts, "malformed": dict(malformed), "detected": detected}
+        entry["damage"] = dict(+damage)
         entry["unchecked_languages"] = row_filter.unchecked_languages
 
 

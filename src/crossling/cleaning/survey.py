@@ -173,6 +173,7 @@ class CorpusSurvey:
                     "words": scan["words"],
                     "detected languages": scan["detected"],
                     "languages not checked": scan["unchecked_languages"],
+                    "damage": scan.get("damage", {}),  # absent in results of earlier versions
                     "also in": result["also in"],
                     "examples": result["examples"],
                 }

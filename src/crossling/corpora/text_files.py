@@ -208,5 +208,7 @@ def _readable_errors(file: Path) -> Iterator[None]:
 
 def _strip_byte_order_mark(start: bytes, file: Path) -> bytes:
     if start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
-        raise BadInput(f"{file}: UTF-16 or UTF-32 by its first bytes. Save it as UTF-8.")
+        raise BadInput(
+            f"{file}: UTF-16 or UTF-32 by its first bytes. Save it as UTF-8, or convert it with crossling ingest."
+        )
     return start.removeprefix(b"\xef\xbb\xbf")

@@ -55,7 +55,7 @@ def find_dialect(lines: Sequence[str], ending: str) -> TableDialect | None:
     for delimiter in DELIMITERS[ending]:
         count = sum(delimiter in line for line in filled)
         if count and (ending != "txt" or count >= MIN_TABLE_LINES * len(filled)):
-            return TableDialect(delimiter, delimiter == "\t" and _was_quoted_by_spreadsheet(filled))
+            return TableDialect(delimiter, delimiter == "\t" and was_quoted_by_spreadsheet(filled))
     return None if ending == "txt" else TableDialect("\t", False)
 
 
@@ -120,6 +120,7 @@ def _parse(text: str, delimiter: str) -> Cells | None:
     return row
 
 
-def _was_quoted_by_spreadsheet(lines: Sequence[str]) -> bool:
+def was_quoted_by_spreadsheet(lines: Sequence[str]) -> bool:
+    """Return True if the lines of a tab-separated file have quotes that a spreadsheet added to the text."""
     doubled = any(_DOUBLED_QUOTES.search(line) for line in lines)
-    return doubled or all(_QUOTED_CELLS.fullmatch(line) for line in lines)
+    return doubled or (bool(lines) and all(_QUOTED_CELLS.fullmatch(line) for line in lines))

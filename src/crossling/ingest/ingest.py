@@ -27,8 +27,8 @@ from crossling.ingest.corpora_writer import CorporaWriter, corpus_files
 from crossling.ingest.delimited import Cells
 from crossling.ingest.encodings import has_surrogates
 from crossling.ingest.entities import decode_entities
-from crossling.ingest.inputs import InputGroup, plan_inputs
 from crossling.ingest.file_readers import Reading, read_file, read_sides
+from crossling.ingest.inputs import InputGroup, plan_inputs
 
 REPORT = "ingest.json"
 REPORT_FORMAT = 1
@@ -58,7 +58,7 @@ def ingest(
         encoding: Codec of the text files, such as `cp1251`. [default: found by reading each file]
 
     Returns:
-        The report: rows read, written and skipped by file, and files that were skipped.
+        Report with the rows read, written and skipped of each file, and the files that were skipped.
 
     Raises:
         BadInput: If a file cannot be read, its languages or columns are not certain, or no text is left.

@@ -12,8 +12,8 @@ from pathlib import Path
 from crossling.core.errors import BadInput
 from crossling.corpora.text_files import COMPRESSION_SUFFIX
 from crossling.ingest.columns import LanguageRequest
-from crossling.ingest.language_hints import NameHint, guess_language, read_name
 from crossling.ingest.file_readers import READERS, UNCOMPRESSED
+from crossling.ingest.language_hints import NameHint, guess_language, read_name
 
 NO_TEXT = "no text of a corpus"
 _NOT_DATA = re.compile(r"\.|~\$|readme|licen[cs]e|changelog|.*\.(md|ids|lock|pyc?)$", re.IGNORECASE)
