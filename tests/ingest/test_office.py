@@ -66,6 +66,10 @@ def test_a_part_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(office, "MAX_PART_BYTES", 1 << 17)
     with pytest.raises(BadInput, match="more than"):
         list(read_document(write(tmp_path, "a.docx", docx(*["text"] * 10_000))))
+    monkeypatch.setattr(office, "MAX_PART_BYTES", 1 << 30)
+    monkeypatch.setattr(office, "MAX_ITEM_BYTES", 1 << 17)
+    with pytest.raises(BadInput, match="a paragraph or row of more than"):
+        list(read_document(write(tmp_path, "a.docx", docx([["cell"] * 10_000]))))
     monkeypatch.setattr(office, "MAX_SHARED_CHARACTERS", 10)
     with pytest.raises(BadInput, match="Save its sheets as CSV"):
         list(read_workbook(write(tmp_path, "a.xlsx", xlsx({"s": [["long enough", "b"]]}))))

@@ -131,13 +131,14 @@ def _named_columns(first: Cells, width: int, request: LanguageRequest, where: st
             positions.append(int(wanted) - 1)
         else:
             raise BadInput(f"{where}: no column {column!r:.80}. The columns are {_listed(first)}.")
-    languages = request.languages or tuple(filter(None, (guess_header(first[each]) for each in positions)))
+    headers = [first[each] if each < len(first) else "" for each in positions]
+    languages = request.languages or tuple(filter(None, map(guess_header, headers)))
     if len(languages) != len(positions) or len(set(positions)) != len(positions):
         raise BadInput(
             f"{where}: {len(positions)} columns for {len(languages)} languages. Name one column for each language."
         )
     is_named = any(column.strip().casefold() in names for column in request.columns)
-    is_header = is_named or all(guess_header(first[each]) or header_role(first[each]) for each in positions)
+    is_header = is_named or all(guess_header(cell) or header_role(cell) for cell in headers)
     return ColumnChoice(tuple(languages), tuple(positions), max(width, len(first)), header if is_header else ())
 
 

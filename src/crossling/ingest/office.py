@@ -21,6 +21,7 @@ from crossling.ingest.delimited import Cells
 
 MAX_PART_BYTES = 1 << 32  # decompressed, of one part of the archive
 MAX_SHARED_CHARACTERS = 1 << 28  # texts of a workbook, which are in memory while it is read
+MAX_ITEM_BYTES = 1 << 26  # of one paragraph or row, which is in memory as a whole
 MAX_DEPTH = 256  # of nested tags
 MAX_TAG_BYTES = 1 << 20
 MAX_COLUMNS = 1 << 14  # as in Excel
@@ -53,7 +54,7 @@ def read_document(file: Path) -> Iterator[str | Cells]:
     Raises:
         BadInput: If the file is damaged or protected by a password.
     """
-    with _open_archive(file, WORD_PARTS[0], "Word", ".docx") as archive:
+    with _open_archive(file, WORD_PARTS[0]) as archive:
         for part in WORD_PARTS:
             if part in archive.namelist():
                 yield from _parse_part(archive, part, file, _DocumentHandler())
@@ -65,7 +66,7 @@ def read_workbook(file: Path) -> Iterator[tuple[str, Iterator[Cells]]]:
     Raises:
         BadInput: If the file is damaged or protected by a password.
     """
-    with _open_archive(file, WORKBOOK, "Excel", ".xlsx") as archive:
+    with _open_archive(file, WORKBOOK) as archive:
         strings = _read_shared_strings(archive, file)
         for name, part in _sheet_parts(archive, file):
             rows = _parse_part(archive, part, file, _SheetHandler(strings))
@@ -76,15 +77,20 @@ def read_workbook(file: Path) -> Iterator[tuple[str, Iterator[Cells]]]:
 
 
 @contextmanager
-def _open_archive(file: Path, main: str, program: str, ending: str) -> Iterator[zipfile.ZipFile]:
+def _open_archive(file: Path, main: str) -> Iterator[zipfile.ZipFile]:
+    with _readable_errors(file), zipfile.ZipFile(file) as archive:
+        if main not in archive.namelist():
+            raise BadInput(f"{file}: no {main} in it. Save it as {file.suffix} again.")
+        yield archive
+
+
+@contextmanager
+def _readable_errors(file: Path) -> Iterator[None]:
     try:
-        with zipfile.ZipFile(file) as archive:
-            if main not in archive.namelist():
-                raise BadInput(f"{file}: not a file of {program}. Save it as {ending} again.")
-            yield archive
+        yield
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         reason = "damaged, or protected by a password" if not isinstance(error, zipfile.BadZipFile) else str(error)
-        raise BadInput(f"{file}: not readable as {program} ({reason}). Save it as {ending} again.") from None
+        raise BadInput(f"{file}: not readable ({reason}). Save it as {file.suffix} again.") from None
     except OSError as error:
         raise BadInput(f"{file}: cannot be read ({error.strerror or error}). Check the file.") from None
 
@@ -109,9 +115,9 @@ def _parse_part(archive: zipfile.ZipFile, part: str, file: Path, handler: _PartH
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = handler.text
     parser.EntityDeclHandler = lambda name, *_: refuse(f"it declares the entity {name!r:.40}")
-    read = 0
+    read = last = 0  # bytes so far, and up to the last finished item
     try:
-        with archive.open(part) as handle:
+        with _readable_errors(file), archive.open(part) as handle:
             while block := handle.read(BLOCK_BYTES):
                 read += len(block)
                 parser.Parse(block, False)
@@ -119,8 +125,12 @@ def _parse_part(archive: zipfile.ZipFile, part: str, file: Path, handler: _PartH
                     refuse(f"more than {MAX_PART_BYTES >> 30} GiB")
                 if read - parser.CurrentByteIndex > MAX_TAG_BYTES:
                     refuse("a single tag or comment is too long")
-                yield from handler.done
-                handler.done.clear()
+                if read - last > MAX_ITEM_BYTES:
+                    refuse(f"a paragraph or row of more than {MAX_ITEM_BYTES >> 20} MiB")
+                if handler.done:
+                    last = read
+                    yield from handler.done
+                    handler.done.clear()
         parser.Parse(b"", True)
     except expat.ExpatError as error:
         refuse(expat.ErrorString(error.code))
