@@ -1,4 +1,4 @@
-"""Sentence retrieval on Tatoeba: accuracy of the nearest sentence of the other language by cosine.
+"""Sentence retrieval on Tatoeba and on own pairs: accuracy of the nearest sentence of the other language by cosine.
 
 Protocol `sweep`: pooling and cosine as in XTREME, but at every layer and in both directions. Equal sentences of a side
 are one candidate, and finding it is correct for each of their lines.
@@ -30,6 +30,7 @@ from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks.benchmark_files import find_tatoeba_files, select_pairs
+from crossling.tasks.own_pairs import RETRIEVAL, OwnPairs
 from crossling.tasks.predictions import ExamplePrediction
 from crossling.tasks.readers import read_lines
 from crossling.tasks.scores import Score, ScoreRow
@@ -40,7 +41,7 @@ MAX_VECTOR_BYTES = 2 << 30  # of sentence vectors at all layers in memory
 WITH_BITEXT = "ar bg de el es fr hi ru sw th tr ur vi zh"
 WITHOUT_BITEXT = "af bn et eu fa fi he hu id it ja jv ka kk ko ml mr nl pt ta te tl"
 LISTS = {"tatoeba-14": WITH_BITEXT, "tatoeba-22": WITHOUT_BITEXT, "tatoeba-36": f"{WITH_BITEXT} {WITHOUT_BITEXT}"}
-MTEB, PLUG_IN = "mteb", "plug-in"
+TATOEBA, MTEB, PLUG_IN = "tatoeba", "mteb", "plug-in"
 
 RetrievalInput = str | tuple[str, str]  # a sentence, or a sentence with its translation
 
@@ -95,11 +96,25 @@ def evaluate_tatoeba(
     if plug_in:
         encoder.check_cross_attention()
         pairs = [RetrievalPair(*map(_add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
+    return _evaluate_pairs(encoder, pairs, TATOEBA, pooling, plug_in)
+
+
+def evaluate_own_pairs(encoder: Encoder, own: OwnPairs, pooling: str = "mean") -> Iterator[TaskResult]:
+    """Yield the results of the sentence pairs of a user in both directions, by the protocols `sweep` and `mteb`."""
+    first, second = (
+        RetrievalSide(language, [row[side] for row in own.rows]) for side, language in enumerate(own.languages)
+    )
+    return _evaluate_pairs(encoder, [RetrievalPair(first, second)], RETRIEVAL, pooling, plug_in=False)
+
+
+def _evaluate_pairs(
+    encoder: Encoder, pairs: Sequence[RetrievalPair], task: str, pooling: str, plug_in: bool
+) -> Iterator[TaskResult]:
     groups = list(_group_by_memory(pairs, encoder))
     inputs_by_group = [
         dict.fromkeys(each for pair in group for side in pair.sides for each in side.inputs) for group in groups
     ]
-    with count_truncations("tatoeba"), Progress("tatoeba: sentences", sum(map(len, inputs_by_group))) as progress:
+    with count_truncations(task), Progress(f"{task}: sentences", sum(map(len, inputs_by_group))) as progress:
         for group, inputs in zip(groups, inputs_by_group, strict=True):
             sentences = [each if isinstance(each, str) else each[0] for each in inputs]
             translations = [each[1] for each in inputs] if plug_in else None
@@ -107,7 +122,7 @@ def evaluate_tatoeba(
                 sentences, pooling, on_batch=progress.advance, translations=translations
             )
             rows = {each: row for row, each in enumerate(inputs)}
-            yield from _score_group(encoder, group, rows, normalize_vectors(vectors_KND), pooling)
+            yield from _score_group(encoder, group, rows, normalize_vectors(vectors_KND), pooling, task=task)
 
 
 def _score_group(
@@ -116,6 +131,8 @@ def _score_group(
     rows: dict[RetrievalInput, int],
     vectors_KND: np.ndarray,
     pooling: str,
+    *,
+    task: str,
 ) -> Iterator[TaskResult]:
     for pair in group:
         first, second = (_DistinctLines.of(side.inputs) for side in pair.sides)
@@ -125,8 +142,8 @@ def _score_group(
             for one_ND, other_MD in zip(first_KND, second_KMD, strict=True)
         ]
         forward_KN, backward_KM = (np.stack(by_layer) for by_layer in zip(*nearest, strict=True))
-        yield _score(encoder, pair, 0, second.first_line[forward_KN[:, first.of_line]], second, pooling)
-        yield _score(encoder, pair, 1, first.first_line[backward_KM[:, second.of_line]], first, pooling)
+        yield _score(encoder, pair, 0, second.first_line[forward_KN[:, first.of_line]], second, pooling, task=task)
+        yield _score(encoder, pair, 1, first.first_line[backward_KM[:, second.of_line]], first, pooling, task=task)
 
 
 def xtreme_tatoeba_layer(num_layers: int) -> int:
@@ -203,6 +220,8 @@ def _score(
     found_KN: np.ndarray,
     candidates: _DistinctLines,
     pooling: str,
+    *,
+    task: str,
 ) -> TaskResult:
     """Score one direction. `found_KN` are lines of the candidates."""
     query, other = pair.sides[query_side], pair.sides[1 - query_side]
@@ -212,7 +231,7 @@ def _score(
     lines, has_translations = len(query.sentences), query.translations is not None
     score = Score(
         model=encoder.name,
-        task="tatoeba",
+        task=task,
         protocol=PLUG_IN if has_translations else "sweep",
         metric="accuracy",
         language=language,
@@ -225,7 +244,7 @@ def _score(
     )
     correct_KN = found_KN == candidates.first_line[candidates.of_line]
     by_protocol = {score.protocol: (range(len(correct_KN)), correct_KN)}
-    if direction == "en-xx" and pooling == "mean" and not has_translations:
+    if task == TATOEBA and direction == "en-xx" and pooling == "mean" and not has_translations:
         layer = xtreme_tatoeba_layer(encoder.num_layers)
         by_protocol["xtreme"] = (range(layer, layer + 1), found_KN == np.arange(lines))
     rows = []
