@@ -34,7 +34,7 @@ NAMES = [
         "ingest",
         "lab",
     ),
-    *("load", "mine", "plan", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
+    *("load", "mine", "plan", "predict", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
 ]
 # Packages and modules with the name of a public function.
 PACKAGES = [

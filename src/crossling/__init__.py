@@ -35,6 +35,7 @@ if _TYPE_CHECKING:
     from crossling.evaluate.evaluate import evaluate as evaluate
     from crossling.export.export_folder import export as export
     from crossling.finetune.finetune import finetune as finetune
+    from crossling.finetune.predict_file import predict as predict
     from crossling.finetune.translation.translate import translate as translate
     from crossling.finetune.translation.translator import Translator as Translator
     from crossling.finetune.tuned_model import TunedModel as TunedModel
@@ -117,6 +118,7 @@ _HOMES = {
     "load": "inference.load",
     "mine": "inference.mining",
     "plan": "planning",
+    "predict": "finetune.predict_file",
     "pretrain": "pretraining",
     "recipes": "recipes",
     "report": "report.report",

@@ -21,7 +21,7 @@ def test_commands_are_grouped() -> None:
     expected = [
         *("synth", "ingest", "check", "clean", "vocab", "tokenize"),
         *("plan", "pretrain", "finetune", "export"),
-        *("align", "embed", "mine", "translate"),
+        *("align", "embed", "mine", "predict", "translate"),
         *("evaluate", "report"),
         *("demo", "lab", "audit", "bench"),
     ]
