@@ -102,7 +102,7 @@ def test_numbers_and_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head_type", "name", "content", "columns", "expected"),
     [
-        ("classification", "a.tsv", "a\tb\tc\n", "", "3 columns. Name those of the texts"),
+        ("classification", "a.tsv", "a\tb\tc\n", "", "3 columns, at most 2 are read"),
         ("classification", "a.tsv", "a\tb\n", "x", "no column 'x'"),
         ("classification", "a.tsv", "a\tb\nc\n", "", "row 2: 1 columns, expected 2"),
         ("classification", "a.docx", "a", "", "unknown kind of file"),

@@ -156,11 +156,23 @@ def finetune(
     model: Annotated[
         str, argument("MODEL", "Run, exported folder, Hugging Face encoder, or translator to train further.")
     ],
-    task: Annotated[
-        str, option("TASK", "xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ... or translation.", "--task")
-    ],
-    data: Annotated[Path, option("FOLDER", "Folder of benchmark data, or of parallel text.")],
     out: Annotated[Path, option("TUNED", "Write to this folder.", "-o", "--out")],
+    task: Annotated[
+        str | None,
+        option("TASK", "xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ... or translation.", "--task"),
+    ] = None,
+    data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data, or of parallel text.")] = None,
+    type_: Annotated[
+        str | None, option("TYPE", "Own labels: tagging, classification, pair-classification or qa.", "--type")
+    ] = None,
+    train: Annotated[Path | None, option("FILE", "Own labels: examples to train on (CoNLL, TSV, CSV, SQuAD).")] = None,
+    dev: Annotated[Path | None, option("FILE", "Own labels: dev examples. [default: a tenth of --train]")] = None,
+    columns: Annotated[
+        str | None, option("A,B", "Own labels: columns of the texts, then of the label, by name or number.")
+    ] = None,
+    language: Annotated[
+        str | None, option("LL", "Own labels: language of the examples. [default: by the file name]")
+    ] = None,
     setting: Annotated[
         str, option("SETTING", "zero-shot (one language) or translate-train (and its translations).", "--setting")
     ] = "zero-shot",
@@ -190,15 +202,22 @@ def finetune(
 
     Example: crossling finetune run --task xnli --data synth/data -o tuned --seeds 5 --set lr=2e-5
 
+    On own labels: crossling finetune run --type classification --train reviews.tsv -o tuned
+
     Example: crossling finetune run --task translation --directions en-de,de-en --data multi30k -o mt
     """
     from crossling.finetune.finetune_settings import check_overrides
     from crossling.tasks.benchmark_files import check_finetuning_task
 
     overrides = dict(_key_and_value(assignment) for assignment in set_ or [])
-    check_finetuning_task(task)  # before the slow import of torch
-    check_overrides(task, grid, preset, overrides)
-    check_data_folder(data)
+    if type_ is None:
+        for name, value, text in (("--task", task, "Name of a task."), ("--data", data, "Folder of benchmark data.")):
+            if value is None:
+                raise BadInput(f"finetune: {name} is missing. {text} Or give --type and --train for own labels.")
+    if task is not None and data is not None:
+        check_finetuning_task(task)  # before the slow import of torch
+        check_overrides(task, grid, preset, overrides)
+        check_data_folder(data)
     check_model(model)
     from crossling.core.distributed import is_main_process, process_group
 
@@ -208,6 +227,11 @@ def finetune(
             task,
             data,
             out,
+            type=type_,
+            train=train,
+            dev=dev,
+            columns=columns.split(",") if columns else (),
+            language=language,
             setting=setting,  # type: ignore[arg-type]
             seeds=seeds,
             selection=selection,  # type: ignore[arg-type]
@@ -233,7 +257,7 @@ def finetune(
         finish(f"Wrote the model and its scores to {out}.", *_after_finetuning(out, task, directions), json=json_)
 
 
-def _after_finetuning(out: Path, task: str, directions: str | None) -> list[Command | str]:
+def _after_finetuning(out: Path, task: str | None, directions: str | None) -> list[Command | str]:
     commands: list[Command | str] = [["report", out, "-o", unused(out.with_name(f"{out.name}.html"))]]
     if task == "translation" and directions:
         target = directions.split(",")[0].partition("-")[2]

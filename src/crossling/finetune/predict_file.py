@@ -23,14 +23,14 @@ from crossling.core.files import atomic_file
 from crossling.core.locks import output_lock
 from crossling.core.progress import count_truncations
 from crossling.corpora.text_files import COMPRESSION_SUFFIX, SkipReason, clean_line
+from crossling.finetune.own_tables import read_cells, usable_line
 from crossling.finetune.tuned_model import TunedModel
-from crossling.ingest.delimited import Cells, find_dialect, split_rows, take_sample
+from crossling.ingest.delimited import Cells
 from crossling.ingest.encodings import decoded_lines, detect_encoding
 from crossling.tasks.examples import ClassificationExample, Example, QAExample, TaggingExample
 from crossling.tasks.readers import DOCUMENT_MARK
 
 WINDOW = 2_048  # examples that are sorted by length and predicted together
-TEXT_ENDINGS = ("txt", "csv", "tsv", "tab")
 
 Row = dict[str, Any]
 
@@ -113,27 +113,27 @@ def _make_row(example: Example, prediction: Any, score: Any) -> Row:
 def _read_examples(file: Path, head_type: str, columns: Sequence[str | int]) -> Iterator[Example]:
     if not file.is_file():
         raise BadInput(f"{file}: no such file. Check the name.")
-    ending = COMPRESSION_SUFFIX.sub("", file.name).rpartition(".")[2].lower()
-    lines = decoded_lines(file, detect_encoding(file))
     if head_type == "tagging":
+        ending = COMPRESSION_SUFFIX.sub("", file.name).rpartition(".")[2].lower()
+        lines = decoded_lines(file, detect_encoding(file))
         if columns:
             raise BadInput(f"columns={','.join(map(str, columns))}: a tagger reads words. Omit them.")
         sentences = _split_text(lines, file) if ending == "txt" else _split_columns(lines, file, ending)
         return (TaggingExample(str(row), words, None) for row, words in enumerate(sentences))
-    rows = _read_cells(lines, file, ending, columns)
+    rows = read_cells(file, columns, 2)
     if head_type == "qa":
         return (_question(str(number), cells, file) for number, cells in enumerate(rows))
     return (ClassificationExample(str(number), tuple(cells), None) for number, cells in enumerate(rows))
 
 
 def _split_text(lines: Iterator[str | SkipReason], file: Path) -> Iterator[tuple[str, ...]]:
-    return (tuple(words) for line in lines if (words := _usable(line, file).split()))
+    return (tuple(words) for line in lines if (words := usable_line(line, file).split()))
 
 
 def _split_columns(lines: Iterator[str | SkipReason], file: Path, ending: str) -> Iterator[tuple[str, ...]]:
     words: list[str] = []
     for raw in lines:
-        line = _usable(raw, file)
+        line = usable_line(raw, file)
         if not line.strip():
             if words:
                 yield tuple(words)
@@ -150,57 +150,7 @@ def _split_columns(lines: Iterator[str | SkipReason], file: Path, ending: str) -
         yield tuple(words)
 
 
-def _read_cells(
-    lines: Iterator[str | SkipReason], file: Path, ending: str, columns: Sequence[str | int]
-) -> Iterator[Cells]:
-    """Yield the texts of every row that is not blank."""
-    if ending not in TEXT_ENDINGS:
-        raise BadInput(f"{file}: unknown kind of file. Expected {', '.join(f'.{each}' for each in TEXT_ENDINGS)}.")
-    sample, lines = take_sample(lines)
-    dialect = find_dialect(sample, ending)
-    rows = split_rows(lines, dialect) if dialect else ([_usable(line, file)] for line in lines)
-    positions: list[int] | None = None
-    for number, row in enumerate(rows, start=1):
-        if isinstance(row, SkipReason):
-            raise BadInput(f"{file}: row {number}: {row.value}. Fix the row.")
-        if not any(map(str.strip, row)):
-            continue
-        if positions is None:
-            positions, is_header = _find_columns(row, columns, file)
-            if is_header:
-                continue
-        if max(positions) >= len(row):
-            raise BadInput(f"{file}: row {number}: {len(row)} columns, expected {1 + max(positions)}. Fix the row.")
-        yield [row[position].strip() for position in positions]
-
-
-def _find_columns(first: Cells, columns: Sequence[str | int], file: Path) -> tuple[list[int], bool]:
-    """Return the positions of the columns, and True if the first row is their header."""
-    names = [cell.strip() for cell in first]
-    if not columns:
-        if len(first) > 2:
-            raise BadInput(f"{file}: {len(first)} columns. Name those of the texts, such as 1,2.")
-        return list(range(len(first))), False
-    positions = []
-    for column in map(str, columns):
-        if column in names:
-            positions.append(names.index(column))
-        elif column.isdecimal() and 1 <= int(column) <= len(first):
-            positions.append(int(column) - 1)
-        else:
-            raise BadInput(f"{file}: no column {column!r:.80}. The columns are {', '.join(map(repr, names))[:160]}.")
-    if len(positions) > 2:
-        raise BadInput(f"{file}: {len(positions)} columns are named. Name one or two.")
-    return positions, any(str(column) in names for column in columns)
-
-
 def _question(name: str, cells: Cells, file: Path) -> QAExample:
     if len(cells) != 2:
         raise BadInput(f"{file}: {len(cells)} column, expected two. Give the question and the context of each row.")
     return QAExample(name, cells[0], cells[1], ())
-
-
-def _usable(line: str | SkipReason, file: Path) -> str:
-    if isinstance(line, SkipReason):
-        raise BadInput(f"{file}: {line.value}. Fix the line.")
-    return line
