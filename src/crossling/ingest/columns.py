@@ -105,15 +105,15 @@ def select_cells(
         if isinstance(row, SkipReason):
             yield row
             continue
-        if not any(map(str.strip, row)):
+        if not (row[0].strip() if row else "") and not any(map(str.strip, row)):
             yield SkipReason.BLANK_ROW
             continue
-        if choice.header and _plain(row) == choice.header:
+        if len(row) == len(choice.header) and _plain(row) == choice.header:
             yield SkipReason.HEADER
             continue
         if pad and len(row) < choice.width:
             row = [*row, *[""] * (choice.width - len(row))]
-        if any(map(str.strip, row[choice.width :])) or len(row) < choice.width:
+        if len(row) < choice.width or (len(row) > choice.width and any(map(str.strip, row[choice.width :]))):
             yield SkipReason.WRONG_COLUMNS
             continue
         yield [row[position] for position in choice.positions]
@@ -192,7 +192,7 @@ def _languages_of(sample: Sequence[Cells], where: str) -> dict[int, str]:
 
 
 def _plain(row: Cells) -> tuple[str, ...]:
-    return tuple(cell.strip().lstrip("\ufeff") for cell in row)
+    return tuple([cell.strip().lstrip("\ufeff") for cell in row])
 
 
 def _listed(row: Cells) -> str:

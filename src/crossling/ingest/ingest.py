@@ -277,7 +277,7 @@ class _RowCounts:
 
 
 def _find_fault(text: str) -> SkipReason | None:
-    if text.isascii() and len(text) < 1 << 16:
+    if text.isprintable() and "\ufffd" not in text and len(text) < 1 << 16:  # no surrogates either
         return None
     if has_surrogates(text):
         return SkipReason.MALFORMED
