@@ -23,7 +23,7 @@ from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.pretrain import pretrain as train_recipe
 from crossling.recipes.recipe import Recipe
 from crossling.train.run_folder import RunFolder
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 
 PathOrName = str | os.PathLike[str]
 
@@ -94,7 +94,7 @@ def pretrain(
 
 def _make_probe(probe: Probe | PathOrName, shards: Shards) -> Probe:
     if isinstance(probe, str | os.PathLike):
-        return make_retrieval_probe(Path(probe), Vocabulary.load(shards.vocabulary_path))
+        return make_retrieval_probe(Path(probe), open_vocabulary(shards.vocabulary_path))
     return probe
 
 

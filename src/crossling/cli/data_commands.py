@@ -195,7 +195,7 @@ def vocab(
 def tokenize(
     corpora: CorporaFolder,
     out: Out,
-    vocab: Annotated[Path, option("FOLDER", "Vocabulary made by crossling vocab.")],
+    vocab: Annotated[Path, option("VOCAB", "Vocabulary folder, model folder, hub name or bundled.")],
     workers: Workers = 1,
     share: ShareOption = None,
     append: Annotated[bool, flag("--append", "Keep the other corpora of existing shards.")] = False,

@@ -21,7 +21,7 @@ from crossling.core.files import atomic_file
 from crossling.data.example_sampler import group_name, sampling_probabilities
 from crossling.data.shards import ArrayWriter, Shards, TokenizedBitext, TokenizedSentences, map_array
 from crossling.sampling import Sampling
-from crossling.vocabulary.vocabulary import EOS
+from crossling.vocabulary.special_tokens import EOS
 
 LENGTH_SAMPLE = 1000  # rows of a bitext from which its mean length is estimated
 CHUNK_SIZE = 1 << 16  # documents, and blocks, in memory at a time
@@ -119,6 +119,7 @@ class PairGroup:
     bitext: TokenizedBitext
     probability: float  # at the first step
     length: int
+    eos: int = EOS
 
     @cached_property
     def mean_length(self) -> float:
@@ -138,14 +139,14 @@ class PairGroup:
         return source, target, (self.bitext.corpus_id << 40) + row
 
     def _sides(self, row: int) -> list[np.ndarray]:
-        return [_truncate(side[row], (self.length - 1) // 2) for side in self.bitext.sides]
+        return [_truncate(side[row], (self.length - 1) // 2, self.eos) for side in self.bitext.sides]
 
 
 ExampleGroup = TextGroup | PairGroup
 
 
-def _truncate(ids: np.ndarray, length: int) -> np.ndarray:
-    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [EOS]])
+def _truncate(ids: np.ndarray, length: int, eos: int) -> np.ndarray:
+    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [eos]])
 
 
 def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) -> Sequence[ExampleGroup]:
@@ -157,7 +158,8 @@ def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) ->
         groups = [text_group(name, shards.text[name], p, length) for name, p in probabilities.items()]
     else:
         bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
-        groups = [PairGroup(name, bitexts[name], p, length) for name, p in probabilities.items()]
+        eos = shards.special.eos
+        groups = [PairGroup(name, bitexts[name], p, length, eos=eos) for name, p in probabilities.items()]
     if not groups:
         expected = sampling.text_description if stream == "text" else sampling.pair_description
         fix = "Tokenize some first"

@@ -24,7 +24,7 @@ from crossling.core.resumable import PARTS_FOLDER, file_fingerprint, fingerprint
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, ParallelCorpus
 from crossling.corpora.formats import Source
 from crossling.data.shards import SHARD_FORMAT, ArrayWriter, TokenizedSentences, count_sentences, map_array
-from crossling.vocabulary.vocabulary import EOS
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 ROWS_PER_BLOCK = 4096  # tokenized together, and never split between slices
 NO_TOKENS = "no tokens"
@@ -42,6 +42,10 @@ class LineTokenizer(Protocol):
     @property
     def fingerprint(self) -> str:
         """Hash of all that determines the token IDs."""
+
+    @property
+    def special(self) -> SpecialTokens:
+        """IDs of the special tokens."""
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Convert lines to token IDs, without special tokens."""
@@ -156,7 +160,7 @@ def _write_arrays(part: ShardPart, tokenizer: LineTokenizer, folder: Path, index
     """Write the arrays of a slice. Return the number of dropped rows by reason."""
     dropped, without_tokens = Counter[str](), 0
     with ExitStack() as stack:
-        sides = [_SideWriter(stack, folder, prefix, tokenizer.size) for prefix in part.prefixes]
+        sides = [_SideWriter(stack, folder, prefix, tokenizer.special) for prefix in part.prefixes]
         documents, blocks = (_ends_writer(stack, folder / f"{name}.npy") for name in ("documents", "blocks"))
         rows = 0
         for number, block in enumerate(part.blocks(dropped)):
@@ -206,14 +210,14 @@ def _remove_manifest(out: Path) -> None:
 class _SideWriter:
     """Arrays of one language side."""
 
-    def __init__(self, stack: ExitStack, folder: Path, prefix: str, vocabulary_size: int) -> None:
-        self.dtype = np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.uint32)
+    def __init__(self, stack: ExitStack, folder: Path, prefix: str, special: SpecialTokens) -> None:
+        self.dtype, self.eos = np.dtype(np.uint16 if special.size <= 1 << 16 else np.uint32), special.eos
         self.tokens = stack.enter_context(ArrayWriter(folder / f"{prefix}tokens.npy", self.dtype))
         self.offsets = _ends_writer(stack, folder / f"{prefix}offsets.npy")
 
     def add(self, sentences: Sequence[Sequence[int]]) -> None:
         """Append sentences, each with </s>. Empty ones stay empty."""
-        with_eos = [[*ids, EOS] if ids else [] for ids in sentences]
+        with_eos = [[*ids, self.eos] if ids else [] for ids in sentences]
         lengths = np.fromiter(map(len, with_eos), dtype=np.int64, count=len(with_eos))
         flat = np.fromiter((i for ids in with_eos for i in ids), dtype=self.dtype, count=int(lengths.sum()))
         self.extend(flat, lengths)
@@ -244,7 +248,7 @@ def join_slices(part: ShardPart, tokenizer: LineTokenizer, out: Path, slices: in
     if len(entries) < slices:
         raise BadInput(f"{part.name}: the sources changed during tokenization. Run crossling tokenize again.")
     with write_finished_folder(out / part.name, key) as (new, entry):
-        _join_arrays(part, folders, new, tokenizer.size)
+        _join_arrays(part, folders, new, tokenizer.special)
         # Every slice has counted all lines that the reader dropped, and its own rows without tokens.
         without_tokens = sum(one["dropped"].get(NO_TOKENS, 0) for one in entries)
         dropped = entries[0]["dropped"] | ({NO_TOKENS: without_tokens} if without_tokens else {})
@@ -252,14 +256,14 @@ def join_slices(part: ShardPart, tokenizer: LineTokenizer, out: Path, slices: in
         _remove_manifest(out)
 
 
-def _join_arrays(part: ShardPart, folders: Sequence[Path], new: Path, vocabulary_size: int) -> None:
+def _join_arrays(part: ShardPart, folders: Sequence[Path], new: Path, special: SpecialTokens) -> None:
     has_documents, slices = isinstance(part.corpus, MonolingualCorpus), len(folders)
     blocks = [map_array(folder / "blocks.npy") for folder in folders]
     with ExitStack() as stack:
         documents = _ends_writer(stack, new / "documents.npy")
         _ends_writer(stack, new / "blocks.npy")
         for prefix in part.prefixes:
-            target = _SideWriter(stack, new, prefix, vocabulary_size)
+            target = _SideWriter(stack, new, prefix, special)
             sides = [TokenizedSentences.open(folder, prefix, has_documents) for folder in folders]
             for number in range(sum(map(len, blocks)) - slices):
                 side, ends = sides[number % slices], blocks[number % slices]
@@ -276,9 +280,12 @@ def _join_arrays(part: ShardPart, folders: Sequence[Path], new: Path, vocabulary
 
 def write_manifest(out: Path, tokenizer: LineTokenizer, names: Sequence[str], corpora: Corpora) -> None:
     """Write manifest.json from the entries of the parts with these names."""
+    vocabulary: dict[str, Any] = {"size": tokenizer.size, "fingerprint": tokenizer.fingerprint}
+    if tokenizer.special != SpecialTokens.standard(tokenizer.size):
+        vocabulary["special"] = tokenizer.special.dump()
     manifest: dict[str, Any] = {
         "format": SHARD_FORMAT,
-        "vocabulary": {"size": tokenizer.size, "fingerprint": tokenizer.fingerprint},
+        "vocabulary": vocabulary,
         **{kind: {} for kind in KINDS},
     }
     for part in sorted(set(names)):

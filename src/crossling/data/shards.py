@@ -32,6 +32,7 @@ from crossling.core.files import check_format, read_json
 from crossling.core.folder_kinds import kind_note
 from crossling.core.progress import track
 from crossling.core.resumable import file_fingerprint
+from crossling.vocabulary.special_tokens import SpecialTokens
 from crossling.vocabulary.vocabulary import read_report
 
 SHARD_FORMAT = 2
@@ -232,7 +233,8 @@ class Shards:
             manifest = read_json(file)
             version = manifest["format"]
             complete = {"vocabulary", "text", "pairs", "multi", "fingerprint"} <= {*manifest}
-            complete = complete and (Path(path) / "vocab" / "sentencepiece.model").is_file()
+            file_name = "tokenizer.json" if "special" in manifest["vocabulary"] else "sentencepiece.model"
+            complete = complete and (Path(path) / "vocab" / file_name).is_file()
         except (ValueError, TypeError, KeyError):
             version, complete = SHARD_FORMAT, False
         fix = "Create them again with crossling tokenize."
@@ -251,6 +253,12 @@ class Shards:
     def vocabulary_size(self) -> int:
         """Number of vocabulary entries."""
         return int(self.manifest["vocabulary"]["size"])
+
+    @cached_property
+    def special(self) -> SpecialTokens:
+        """Ids of the special tokens. The manifest has them unless they are those of crossling's own vocabularies."""
+        stored = self.manifest["vocabulary"].get("special")
+        return SpecialTokens.from_dict(stored) if stored else SpecialTokens.standard(self.vocabulary_size)
 
     @property
     def vocabulary_path(self) -> Path:

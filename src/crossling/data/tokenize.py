@@ -33,7 +33,8 @@ from crossling.data.shard_writer import (
     slice_folder,
 )
 from crossling.data.shards import Shards
-from crossling.vocabulary.vocabulary import Vocabulary, check_vocabulary_folder, copy_vocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary, store_vocabulary
+from crossling.vocabulary.vocabulary import check_vocabulary_folder
 
 StrPath = str | os.PathLike[str]
 CONTENTS = ("manifest.json", "text", "pairs", "multi", "vocab", ".*")  # of a folder of shards
@@ -72,7 +73,8 @@ def tokenize(
 
     Args:
         corpora: Corpora to tokenize, or their folder.
-        vocab: Folder of the vocabulary, which is copied into the shards.
+        vocab: Vocabulary folder, run, Hugging Face folder, name on the hub, or `bundled`. The vocabulary is copied into
+            the shards.
         out: Folder for the shards.
         workers: Worker processes.
         append: Keep corpora that the shards have and `corpora` has not.
@@ -88,19 +90,19 @@ def tokenize(
     Example:
         >>> shards = xl.tokenize("corpora", "vocab", "shards", workers=8)
     """
-    corpora, tokenizer, out = open_corpora(corpora), Vocabulary.load(vocab), Path(out)
+    corpora, tokenizer, out = open_corpora(corpora), open_vocabulary(vocab), Path(out)
     with output_lock(out, share.label if share else ""):
         kept = _check_shards_folder(out, shard_writer.shard_parts(corpora), tokenizer, append)
-        is_complete = write_shards(corpora, tokenizer, out, vocab=Path(vocab), kept=kept, workers=workers, share=share)
+        is_complete = write_shards(corpora, tokenizer, out, vocab=vocab, kept=kept, workers=workers, share=share)
     return Shards.open(out) if is_complete else None
 
 
 def write_shards(
     corpora: Corpora,
-    tokenizer: LineTokenizer,
+    tokenizer: AnyVocabulary,
     out: Path,
     *,
-    vocab: Path | None = None,
+    vocab: StrPath,
     kept: Sequence[str] = (),
     workers: int = 1,
     share: Share | None = None,
@@ -111,7 +113,7 @@ def write_shards(
         corpora: Corpora to tokenize.
         tokenizer: Makes token IDs of lines.
         out: Folder for the shards, with nothing but shards in it.
-        vocab: Folder of the vocabulary to copy into the shards.
+        vocab: What `tokenizer` was opened from. It is copied into the shards.
         kept: Parts that the folder has beside those of `corpora`.
         workers: Worker processes.
         share: Do only this share of the work.
@@ -141,8 +143,7 @@ def write_shards(
             joins = [Job(part.name, partial(join_slices, part, tokenizer, out, slices[part.name])) for part in sliced]
             run_jobs("join", joins, workers)
         _remove_temporary_files(out, parts)
-        if vocab is not None:
-            copy_vocabulary(vocab, out / "vocab")
+        store_vocabulary(vocab, tokenizer, out / "vocab")
         shard_writer.write_manifest(out, tokenizer, [*kept, *(part.name for part in parts)], corpora)
     return True
 
@@ -174,7 +175,7 @@ def _remove_temporary_files(out: Path, parts: Sequence[ShardPart]) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: Vocabulary, append: bool) -> list[str]:
+def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: AnyVocabulary, append: bool) -> list[str]:
     """Refuse to overwrite anything but shards. Return the names of parts that the folder has beside `parts`."""
     check_output_folder(out, holds=CONTENTS, command="crossling tokenize", exclusive=True)
     folders = [folder for kind in ("text", "pairs") for folder in (out / kind).glob("[!.]*")]

@@ -24,7 +24,7 @@ from crossling.inference.load import make_encoder
 from crossling.objectives import Network
 from crossling.recipes.recipe import Recipe
 from crossling.sampling import Sampling
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary
 
 SENTENCES = 200  # per language
 TOKENS = 4096  # per language and objective
@@ -35,7 +35,7 @@ Probe = Callable[[Network], dict[str, float]]
 
 def make_retrieval_probe(
     data: Path,
-    vocabulary: Vocabulary,
+    vocabulary: AnyVocabulary,
     sentences: int = SENTENCES,
     languages: Sequence[str] | None = None,
     best_layer: bool = False,

@@ -42,6 +42,7 @@ from crossling.model.int8 import quantize
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.run_checkpoints import run_of
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 from crossling.vocabulary.vocabulary import Vocabulary
 
 ENTRY = "heads"  # imports all other files and has every class below
@@ -127,7 +128,7 @@ def export(
     run, out = Path(run), Path(out)
     precision = PRECISION_ALIASES.get(precision, precision)
     _check_options(run, out, standalone, as_, precision)
-    net, vocabulary, summary = load_run(run), Vocabulary.load((run_of(run) or run) / "vocab"), summarize_run(run)
+    net, vocabulary, summary = load_run(run), open_vocabulary((run_of(run) or run) / "vocab"), summarize_run(run)
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
     models, config = build_models(net, as_, truncated), truncated or net.encoder.config
     if precision == "int8":
@@ -259,7 +260,10 @@ def _write_model(folder: Path, model: PreTrainedModel, standalone: bool, precisi
     weights.chmod(0o644)  # safetensors writes files that only the owner can read
 
 
-def _write_tokenizer(folder: Path, vocabulary: Vocabulary, max_length: int) -> None:
+def _write_tokenizer(folder: Path, vocabulary: AnyVocabulary, max_length: int) -> None:
+    if not isinstance(vocabulary, Vocabulary):
+        vocabulary.write_tokenizer(folder)
+        return
     tokenizer = vocabulary.tokenizer()
     tokenizer.model_max_length = max_length
     tokenizer.save_pretrained(folder)

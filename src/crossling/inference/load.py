@@ -25,6 +25,7 @@ from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import run_of
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 from crossling.vocabulary.vocabulary import Vocabulary
 
 
@@ -62,7 +63,7 @@ def load(
         encoder.name = bundled.NAME  # not the path of the installation
     elif (run := run_of(model)) is not None:
         seed = Recipe.load(run / "recipe.json").seed
-        encoder = make_encoder(load_run(Path(model)), Vocabulary.load(run / "vocab"), str(model), seed)
+        encoder = make_encoder(load_run(Path(model)), open_vocabulary(run / "vocab"), str(model), seed)
     else:
         encoder = load_pretrained_encoder(model)
     try:
@@ -90,7 +91,7 @@ def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:
     return Encoder(network, load_tokenizer(folder, name), name, universal_layer=universal_layer)
 
 
-def make_encoder(net: Network, vocabulary: Vocabulary, name: str, seed: int | None = None) -> Encoder:
+def make_encoder(net: Network, vocabulary: AnyVocabulary, name: str, seed: int | None = None) -> Encoder:
     """Wrap the encoder of a network, also during training."""
     config = net.encoder.config
     return Encoder(net.encoder, vocabulary.tokenizer(), name, universal_layer=config.universal_layer, seed=seed)

@@ -35,6 +35,7 @@ from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.mlm import mask_tokens, masking_problems
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -158,17 +159,18 @@ class XLCo(PretrainingObjective):
         """Return the pairs that mixup joins."""
         return choose_partners(group_N, noise) if self.mixup else super().example_units(group_N, noise)
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         assert examples.row_N is not None
         if self.mixup:
             query, key, rows_N2, noise = mix_pairs(examples, noise)
         else:
             query, key = examples.sequences(), examples.translation_sequences()
             rows_N2 = np.stack([examples.row_N, examples.row_N], 1)
+        rates = {"rate": self.rate, "keep": self.keep, "random": self.random}
         inputs = {}
         for name, side in {"query": query, "key": key}.items():
             if self.rate:
-                side = mask_tokens(side, noise, mask, rate=self.rate, keep=self.keep, random=self.random, purpose=name)
+                side = mask_tokens(side, noise, special, **rates, purpose=name)
             inputs[name] = Sequences(side.lengths_N, {name: side.tokens["ids"]})
         return CorruptedExamples(inputs, {"rows": rows_N2})
 
@@ -329,7 +331,7 @@ def mix_pairs(examples: TokenizedExamples, noise: KeyedRandom) -> tuple[Sequence
         partner_query, partner_key = reversed(partner_sides) if crossed_N[n] else partner_sides
         query.append([examples.ids[i], partner_query][:: -1 if query_swapped_N[n] else 1])
         key.append([examples.translation_ids[i], partner_key][:: -1 if key_swapped_N[n] else 1])
-    queries, keys = (prepend_bos(*zip(*side, strict=True)) for side in (query, key))
+    queries, keys = (prepend_bos(*zip(*side, strict=True), bos=examples.bos) for side in (query, key))
     return queries, keys, examples.row_N.reshape(-1, 2), noise
 
 

@@ -29,7 +29,7 @@ from crossling.data.packing import Batch, Sequences
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
-from crossling.vocabulary.vocabulary import BOS, EOS, UNK
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -91,15 +91,14 @@ class MLM(PretrainingObjective):
 
         return {"lm_head": lambda: LMHead(encoder.config)}
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         sequences = examples.sequences() if self.stream == "text" else examples.joined_sequences()
-        return CorruptedExamples({"ids": self.mask(sequences, noise, mask)})
+        return CorruptedExamples({"ids": self.mask(sequences, noise, special)})
 
-    def mask(self, sequences: Sequences, noise: KeyedRandom, mask: int, purpose: str = "") -> Sequences:
+    def mask(self, sequences: Sequences, noise: KeyedRandom, special: SpecialTokens, purpose: str = "") -> Sequences:
         """Mask sequences at the rates of this objective."""
-        return mask_tokens(
-            sequences, noise, mask, rate=self.rate, keep=self.keep, random=self.random, span=self.span, purpose=purpose
-        )
+        rates = {"rate": self.rate, "keep": self.keep, "random": self.random}
+        return mask_tokens(sequences, noise, special, **rates, span=self.span, purpose=purpose)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return dict.fromkeys(prediction_terms(self.term), int(batch["masked"].sum()))
@@ -166,7 +165,7 @@ def masking_problems(name: str, keep: float, random: float) -> Iterator[str]:
 def mask_tokens(
     sequences: Sequences,
     noise: KeyedRandom,
-    mask: int,
+    special: SpecialTokens,
     *,
     rate: float,
     keep: float = 0.0,
@@ -180,7 +179,7 @@ def mask_tokens(
     that the masking rate holds on average.
     """
     ids_P, sequence_P, position_P = sequences.tokens["ids"], sequences.sequence_ids, sequences.positions
-    candidate_C = np.flatnonzero((ids_P != BOS) & (ids_P != EOS))
+    candidate_C = np.flatnonzero((ids_P != special.bos) & (ids_P != special.eos))
     candidates_N = np.bincount(sequence_P[candidate_C], minlength=len(sequences.lengths_N))
     count_N = np.maximum(1, (rate * candidates_N + noise.per_example(f"{purpose}round")).astype(np.int64))
     if span > 1:
@@ -198,9 +197,10 @@ def mask_tokens(
         noise.per_token(f"{purpose}{name}", sequence_P[masked_M], position_P[masked_M]) for name in ("fate", "stranger")
     )
     corrupted_P = ids_P.copy()
-    corrupted_P[masked_M[action_M >= keep]] = mask
+    corrupted_P[masked_M[action_M >= keep]] = special.mask
     random_M = (action_M >= keep) & (action_M < keep + random)
-    corrupted_P[masked_M[random_M]] = UNK + 1 + (token_M[random_M] * (mask - UNK - 1)).astype(np.int64)
+    text_ids = special.text_ids
+    corrupted_P[masked_M[random_M]] = text_ids[(token_M[random_M] * len(text_ids)).astype(np.int64)]
     return Sequences(sequences.lengths_N, {"ids": corrupted_P, "targets": ids_P, "masked": masked_P})
 
 

@@ -14,7 +14,6 @@ from crossling.data.batches import DataObjective
 from crossling.data.packing import Batch
 from crossling.model.model_shape import ModelShape
 from crossling.objectives.cost import HeadMemory
-from crossling.vocabulary.vocabulary import PAD
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -119,8 +118,3 @@ class PretrainingObjective(DataObjective, Objective):
 def combined_loss_weights(objectives: Iterable[Objective]) -> dict[str, float]:
     """Return the weights of all loss terms of some objectives."""
     return {term: weight for objective in objectives for term, weight in objective.loss_weights.items()}
-
-
-def token_mask(ids_BL: Tensor) -> Tensor:
-    """Return which positions are not padding."""
-    return ids_BL != PAD

@@ -25,7 +25,8 @@ from crossling.data.packing import Batch, Sequences
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.mlm import gather_targets, mask_tokens, prediction_sums, prediction_terms
-from crossling.objectives.objective import ModuleBuilders, PretrainingObjective, token_mask
+from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,13 +86,13 @@ class MRTD(PretrainingObjective):
             "rtd_head": lambda: RTDHead(encoder.config),
         }
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         sequences = examples.sequences() if self.stream == "text" else examples.joined_sequences()
-        masked = mask_tokens(sequences, noise, mask, rate=self.rate, span=self.span)
+        masked = mask_tokens(sequences, noise, special, rate=self.rate, span=self.span)
         return CorruptedExamples({"ids": add_sampling_noise(masked, noise)})
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        masked, tokens = int(batch["masked"].sum()), int(token_mask(batch["targets"]).sum())
+        masked, tokens = int(batch["masked"].sum()), int((batch["ids_segments"] > 0).sum())
         terms = (self.term, f"{self.term}_replaced", f"{self.term}_accuracy")
         return dict.fromkeys(prediction_terms(self.generator_term), masked) | dict.fromkeys(terms, tokens)
 
@@ -100,7 +101,7 @@ class MRTD(PretrainingObjective):
 
         targets_BL, targets_M = batch["targets"], gather_targets(batch["targets"], batch["masked_at"])
         prediction, corrupted_BL, logits_BL = self.detect(net, batch)
-        present_BL, replaced_BL = token_mask(targets_BL), corrupted_BL != targets_BL
+        present_BL, replaced_BL = batch["ids_segments"] > 0, corrupted_BL != targets_BL
         loss_BL = F.binary_cross_entropy_with_logits(logits_BL, replaced_BL.float(), reduction="none")
         return {
             **prediction_sums(self.generator_term, prediction, targets_M, net.encoder.config.vocab_size),

@@ -17,7 +17,7 @@ from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import find_checkpoint, run_of
 from crossling.train import checkpoint
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 
 
 def build_network(recipe: Recipe, vocabulary_size: int) -> Network:
@@ -40,7 +40,7 @@ def load_run(path: Path) -> Network:
     """Return the network of a run at its latest complete checkpoint, or at a path RUN/checkpoints/STEP."""
     saved, run = find_checkpoint(path), run_of(path) or path
     recipe = Recipe.load(run / "recipe.json")
-    net = build_network(recipe, Vocabulary.load(run / "vocab").size)
+    net = build_network(recipe, open_vocabulary(run / "vocab").size)
     checkpoint.load_weights(saved, net)
     return net
 

@@ -38,7 +38,8 @@ from crossling.train.resampling import Resampling
 from crossling.train.run_folder import InitSource, RunFolder, same_models
 from crossling.train.step import Schedule
 from crossling.train.trainer import Probe, Trainer
-from crossling.vocabulary.vocabulary import Vocabulary, copy_vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
+from crossling.vocabulary.vocabulary import copy_vocabulary
 
 
 def pretrain(
@@ -142,7 +143,7 @@ def _train(
             )
     net = build_network(recipe, shards.vocabulary_size)
     if model is not None and not run.has_checkpoint:
-        summary = model.initialize(net, Vocabulary.load(shards.vocabulary_path), recipe.seed)
+        summary = model.initialize(net, open_vocabulary(shards.vocabulary_path), recipe.seed)
         if is_main_process():
             modules = ", ".join(new) or "none"
             warnings.warn(f"initialized from {model.name}: {summary}; new modules: {modules}.", stacklevel=3)

@@ -38,10 +38,9 @@ from crossling.inference.load import make_encoder
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.objectives import Network
-from crossling.objectives.objective import token_mask
 from crossling.objectives.rtd import TRTD
 from crossling.recipes.network import load_run
-from crossling.vocabulary.vocabulary import BOS, EOS, Vocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 
 Showcase = dict[str, Any]
 
@@ -127,7 +126,7 @@ SENTENCES = 3
 
 def showcase_examples(run: Path, data: Path, languages: tuple[str, str]) -> dict[str, Any]:
     """Return the parts of showcase.json that show the model of a run on two languages."""
-    net, vocabulary = load_run(run), Vocabulary.load(run / "vocab")
+    net, vocabulary = load_run(run), open_vocabulary(run / "vocab")
     encoder = make_encoder(net, vocabulary, run.name)
     bitext = next(b for b in read_tatoeba(data) if (b.first.language, b.second.language) == languages)
     gold = next(gold for gold in read_gold(data) if gold.languages == "-".join(languages))
@@ -175,26 +174,28 @@ def _neighbors(encoder: Encoder, bitext: RetrievalPair) -> list[dict[str, Any]]:
 
 
 @torch.no_grad()
-def _replaced_tokens(net: Network, vocabulary: Vocabulary, bitext: RetrievalPair) -> dict[str, Any]:
+def _replaced_tokens(net: Network, vocabulary: AnyVocabulary, bitext: RetrievalPair) -> dict[str, Any]:
     """Detect replaced tokens in held-out translation pairs, as in training (TRTD)."""
     net.eval()
-    task = TRTD()
+    task, special = TRTD(), vocabulary.special
     first, second = (vocabulary.encode(side.sentences[:200]) for side in (bitext.first, bitext.second))
-    pairs = TokenizedExamples([np.array([*ids, EOS]) for ids in first], [np.array([*ids, EOS]) for ids in second])
-    sequences = task.corrupt(pairs, KeyedRandom([0], 0, len(first)), vocabulary.mask_id).inputs["ids"]
-    batch = pack(sequences, int(sequences.lengths_N.max()), "ids")
+    sides = ([np.array([*ids, special.eos]) for ids in side] for side in (first, second))
+    pairs = TokenizedExamples(*sides, bos=special.bos)
+    sequences = task.corrupt(pairs, KeyedRandom([0], 0, len(first)), special).inputs["ids"]
+    batch = pack(sequences, int(sequences.lengths_N.max()), "ids", pad=special.pad)
     batch = {name: value.to(net.encoder.device) for name, value in batch.items()}
     _, seen_BL, scores_BL = task.detect(net, batch)
-    probability_BL, present = torch.sigmoid(scores_BL), token_mask(batch["targets"])
+    probability_BL, present = torch.sigmoid(scores_BL), batch["ids_segments"] > 0
     replaced_BL = seen_BL != batch["targets"]
     pair_BL = batch["ids_segments"]
-    words = present & (batch["targets"] != BOS) & (batch["targets"] != EOS)  # BOS and EOS are never replaced
+    targets = batch["targets"]
+    words = present & (targets != special.bos) & (targets != special.eos)  # which are never replaced
     auc = area_under_roc(scores_BL[words].cpu().numpy(), replaced_BL[words].cpu().numpy())
     return {
         "auc": round(auc, 3),
         "sentences": [
             {
-                "tokens": [vocabulary.processor.id_to_piece(i) for i in seen_BL[pair_BL == number].tolist()],
+                "tokens": vocabulary.tokenizer().convert_ids_to_tokens(seen_BL[pair_BL == number].tolist()),
                 "replaced": replaced_BL[pair_BL == number].tolist(),
                 "probability": [round(p, 3) for p in probability_BL[pair_BL == number].tolist()],
             }

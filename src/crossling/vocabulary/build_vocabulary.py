@@ -13,6 +13,7 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.locks import output_lock
 from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.vocabulary import text_normalization, vocap
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 from crossling.vocabulary.unigram import (
     CHARACTERS_PER_ENTRY,
     SAMPLE_CHARACTERS,
@@ -20,7 +21,7 @@ from crossling.vocabulary.unigram import (
     join_languages,
     sample_lines,
 )
-from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary, check_vocabulary_folder, read_report
+from crossling.vocabulary.vocabulary import SPECIAL, Vocabulary, check_vocabulary_folder, read_report
 
 ALLOCATIONS = ("joint", "vocap")
 CACHE = ".vocap"  # folder beside the vocabulary with the curves of each language
@@ -40,7 +41,7 @@ def vocab(
     from_: str | os.PathLike[str] | None = None,
     extend: bool = False,
     trim: bool = False,
-) -> Vocabulary:
+) -> AnyVocabulary:
     """Make a vocabulary and write it to a folder, with a report per language in vocab.json.
 
     Trains on a sample of the corpora, or starts from the vocabulary `from_`: unchanged, extended or trimmed.
@@ -86,10 +87,13 @@ def vocab(
         from crossling.vocabulary import reuse_vocabulary  # it imports transformers
 
         entries = size or 0  # never 0 where it is used
-        base = reuse_vocabulary.load_vocabulary(from_) if from_ is not None else None
+        base = None if from_ is None else _load_base(from_, extend or trim)
         statistics = collect_statistics(corpora)
         allocation = None
-        if base is not None and not extend:
+        vocabulary: AnyVocabulary
+        if base is not None and not isinstance(base, Vocabulary):
+            vocabulary = base
+        elif base is not None and not extend:
             vocabulary = reuse_vocabulary.trim(base, corpora, size) if trim else base
         elif base is None and allocate != "vocap":
             options = {"characters": characters, "seed": seed, "threads": workers}
@@ -112,6 +116,13 @@ def vocab(
                 languages[language] |= {"allocated": number, "alp": allocation.alp[language]}
         vocabulary.save(out, {"size": vocabulary.size, "settings": settings, "languages": languages})
     return vocabulary
+
+
+def _load_base(source: str | os.PathLike[str], is_changed: bool) -> AnyVocabulary:
+    """Open the vocabulary to start from. Only a unigram vocabulary can be extended or trimmed."""
+    from crossling.vocabulary.reuse_vocabulary import load_vocabulary
+
+    return load_vocabulary(source) if is_changed else open_vocabulary(source)
 
 
 def _check_earlier(out: Path, settings: Mapping[str, object]) -> None:
@@ -159,7 +170,7 @@ def _check_options(
         raise BadInput(f"size={size}: {source} is kept unchanged. Omit size, or set extend or trim.")
 
 
-def describe_languages(vocabulary: Vocabulary, excerpts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+def describe_languages(vocabulary: AnyVocabulary, excerpts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
     """Return a report row per language: subwords used, coverage, fertility and tokens per character.
 
     Coverage is the part of the tokens that are known, fertility the number of tokens per word. White space separates
@@ -168,12 +179,12 @@ def describe_languages(vocabulary: Vocabulary, excerpts: Mapping[str, Sequence[s
     return {language: _describe(vocabulary, lines) for language, lines in excerpts.items()}
 
 
-def _describe(vocabulary: Vocabulary, lines: Sequence[str]) -> dict[str, float]:
+def _describe(vocabulary: AnyVocabulary, lines: Sequence[str]) -> dict[str, float]:
     ids = np.fromiter(chain.from_iterable(vocabulary.encode(lines)), dtype=np.int64)
     words = [word for line in lines for word in line.split()]
     return {
         "subwords": int(np.unique(ids).size),
-        "coverage": round(float(np.count_nonzero(ids != UNK)) / max(1, ids.size), 5),
+        "coverage": round(float(np.count_nonzero(ids != vocabulary.special.unk)) / max(1, ids.size), 5),
         "fertility": round(ids.size / max(1, len(words)), 3),
         "per_character": round(ids.size / max(1, sum(map(len, words))), 3),
     }

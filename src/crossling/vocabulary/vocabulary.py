@@ -28,11 +28,15 @@ from crossling.core.folder_kinds import kind_note
 from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
 from crossling.vocabulary import text_normalization, unigram
+from crossling.vocabulary.special_tokens import BOS as BOS
+from crossling.vocabulary.special_tokens import EOS as EOS
+from crossling.vocabulary.special_tokens import PAD as PAD
+from crossling.vocabulary.special_tokens import UNK as UNK
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 VOCABULARY_FORMAT = 2  # version of the vocabulary folder, in its vocab.json
 REPORT = "vocab.json"
@@ -146,6 +150,11 @@ class Vocabulary:
         return self.size - 1
 
     @property
+    def special(self) -> SpecialTokens:
+        """Ids of the special tokens."""
+        return SpecialTokens.standard(self.size)
+
+    @property
     def fingerprint(self) -> str:
         """Hash of the model."""
         return xxhash.xxh3_128_hexdigest(self.model)
@@ -196,6 +205,21 @@ class Vocabulary:
         # One thread: several processes encode at the same time.
         ids: list[list[int]] = self.processor.encode(self.normalize(lines), out_type=int, num_threads=1)
         return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Convert token ids to text.
+
+        Args:
+            ids: Token ids without special tokens.
+
+        Returns:
+            The text.
+
+        Example:
+            >>> vocabulary.decode(ids)
+            'the white house'
+        """
+        return str(self.processor.decode(list(ids)))
 
     def count_tokens(self, lines: Iterable[str]) -> np.ndarray:
         """Count how often each id occurs in the lines.
