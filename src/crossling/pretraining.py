@@ -19,7 +19,7 @@ from crossling.data.shards import Shards
 from crossling.evaluate.probes import Probe, combine_probes, make_loss_probe, make_retrieval_probe
 from crossling.objectives import Network
 from crossling.recipes import adapt_recipe, can_resume, get_recipe
-from crossling.recipes.initial_model import InitialModel
+from crossling.recipes.initialization import AnyInitialModel, load_initial_model
 from crossling.recipes.pretrain import pretrain as train_recipe
 from crossling.recipes.recipe import Recipe
 from crossling.train.run_folder import RunFolder
@@ -35,7 +35,7 @@ def pretrain(
     *,
     size: str | None = None,
     set: Sequence[str] = (),
-    init: InitialModel | PathOrName | None = None,
+    init: AnyInitialModel | PathOrName | None = None,
     init_generator: PathOrName | None = None,
     workers: int | None = None,
     probe: Probe | PathOrName | None = None,
@@ -75,7 +75,7 @@ def pretrain(
     with process_group():
         data = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
         probes = [] if probe is None else [_make_probe(probe, data)]
-        start = _load_init(recipe, out, init, init_generator)
+        start = _load_init(recipe, out, init, init_generator, _architecture(recipe, set))
         chosen = _choose_recipe(recipe, out, start, size, set)
         probes += _loss_probes(chosen, data, validate, is_initialized=start is not None)
         if probe_every and not probes:
@@ -101,32 +101,39 @@ def _make_probe(probe: Probe | PathOrName, shards: Shards) -> Probe:
 def _load_init(
     recipe: Recipe | PathOrName,
     out: Path,
-    init: InitialModel | PathOrName | None,
+    init: AnyInitialModel | PathOrName | None,
     generator: PathOrName | None,
-) -> InitialModel | str | None:
+    architecture: str | None,
+) -> AnyInitialModel | str | None:
     """Return the model to initialize from, or only its name if the run in `out` resumes without it."""
-    if generator is not None and (init is None or isinstance(init, InitialModel)):
+    if generator is not None and not isinstance(init, str | os.PathLike):
         raise BadInput(
             f"init_generator={generator}: no model to add it to. Give the name or folder of a model as init."
         )
-    if init is None or isinstance(init, InitialModel):
+    if not isinstance(init, str | os.PathLike):
         return init
     name = os.fspath(init)
     is_known = isinstance(recipe, Recipe) or can_resume(out, os.fspath(recipe), name)
-    return name if is_known and generator is None else InitialModel.load(name, generator)
+    return name if is_known and generator is None else load_initial_model(name, generator, architecture)
+
+
+def _architecture(recipe: Recipe | PathOrName, assignments: Sequence[str]) -> str | None:
+    """Return the setting `model.architecture`, which determines how the model is loaded."""
+    values = [each.partition("=")[2] for each in assignments if each.startswith("model.architecture=")]
+    return values[-1] if values else recipe.model.architecture if isinstance(recipe, Recipe) else None
 
 
 def _choose_recipe(
     recipe: Recipe | PathOrName,
     out: Path,
-    init: InitialModel | str | None,
+    init: AnyInitialModel | str | None,
     size: str | None,
     assignments: Sequence[str],
 ) -> Recipe:
     """Return the recipe with its settings, and with the size and learning rate for the model it is initialized from."""
     if isinstance(recipe, Recipe):
         return get_recipe(recipe, size).as_started(out).set(assignments)
-    if isinstance(init, InitialModel):
+    if init is not None and not isinstance(init, str):
         chosen = adapt_recipe(os.fspath(recipe), init, size, ()).as_started(out).set(assignments)
         warnings.warn(f"peak learning rate {chosen.lr:g}", stacklevel=3)
         return chosen

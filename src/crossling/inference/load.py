@@ -19,6 +19,7 @@ from crossling.inference.word_links import first_id
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import LMHead
 from crossling.model.int8 import has_int8_weights
+from crossling.model.native_encoder import NativeEncoder
 from crossling.model.pretrained import load_pretrained, load_tokenizer
 from crossling.objectives import Network
 from crossling.recipes.initial_model import InitialModel
@@ -94,7 +95,8 @@ def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:
 def make_encoder(net: Network, vocabulary: AnyVocabulary, name: str, seed: int | None = None) -> Encoder:
     """Wrap the encoder of a network, also during training."""
     config = net.encoder.config
-    return Encoder(net.encoder, vocabulary.tokenizer(), name, universal_layer=config.universal_layer, seed=seed)
+    model = net.encoder.base if isinstance(net.encoder, NativeEncoder) else net.encoder
+    return Encoder(model, vocabulary.tokenizer(), name, universal_layer=config.universal_layer, seed=seed)
 
 
 def load_language_model(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from crossling.model.encoder_model import CrosslingModel
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
@@ -136,7 +137,7 @@ class XLCo(PretrainingObjective):
     def examples_per_step(self, mean_length: float) -> int:  # noqa: ARG002
         return self.pairs * self.examples_per_unit
 
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
         from torch import nn
 
         from crossling.model.embedding import init_weights
@@ -278,7 +279,7 @@ class XLCo(PretrainingObjective):
             vector_ND = projection(pooled_ND.float())
         return F.normalize(vector_ND, dim=-1) if self.normalize else vector_ND
 
-    def _layer(self, encoder: CrosslingModel) -> int:
+    def _layer(self, encoder: CrosslingModel | NativeEncoder) -> int:
         return encoder.config.universal_layer if self.layer is None else self.layer
 
     def _update_key_encoder(self, net: Network, momentum: float) -> None:

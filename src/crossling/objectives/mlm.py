@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from crossling.model.encoder_model import CrosslingModel
     from crossling.model.kernels.prediction import TokenPrediction
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 
@@ -86,10 +87,10 @@ class MLM(PretrainingObjective):
     def examples_per_step(self, mean_length: float) -> int:
         return self.sequences or max(1, round(self.tokens / mean_length))
 
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
-        from crossling.model.heads import LMHead
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
+        from crossling.model.native_heads import build_lm_head
 
-        return {"lm_head": lambda: LMHead(encoder.config)}
+        return {"lm_head": lambda: build_lm_head(encoder)}
 
     def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         sequences = examples.sequences() if self.stream == "text" else examples.joined_sequences()

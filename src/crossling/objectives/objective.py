@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from crossling.model.encoder_model import CrosslingModel
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 ModuleBuilders = dict[str, Callable[[], "nn.Module"]]
@@ -90,7 +91,7 @@ class PretrainingObjective(DataObjective, Objective):
         yield from ()
 
     @abstractmethod
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:
         """Return the builders of the modules besides the encoder. Objectives share modules of the same name."""
 
     @abstractmethod

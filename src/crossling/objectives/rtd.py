@@ -14,6 +14,7 @@ the original token counts as original. Special tokens are scored too, padding is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from crossling.model.encoder_model import CrosslingModel
     from crossling.model.kernels.prediction import TokenPrediction
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 
@@ -68,22 +70,29 @@ class MRTD(PretrainingObjective):
     def examples_per_step(self, mean_length: float) -> int:
         return max(1, round(self.tokens / mean_length))
 
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:
         from crossling.model.embedding import couple_token_tables
         from crossling.model.encoder_model import CrosslingModel
-        from crossling.model.heads import LMHead, RTDHead
+        from crossling.model.native_encoder import NativeEncoder, build_shorter, masked_lm_class
+        from crossling.model.native_heads import build_lm_head, build_rtd_head
 
-        def generator() -> CrosslingModel:
+        @cache  # the head may be part of the generator
+        def generator() -> CrosslingModel | NativeEncoder:
             """Build a generator of the same width with fewer layers and no dropout (XLM-E App. A, XY-LENT §5)."""
-            own = {"num_hidden_layers": shape.generator_layers, "universal_layer": None, "cross_attention": False}
-            network = CrosslingModel(encoder.config.replace(**own, dropout=0.0, attention_dropout=0.0))
+            network: CrosslingModel | NativeEncoder
+            if isinstance(encoder, NativeEncoder):
+                config = encoder.model.config
+                network = build_shorter(encoder, shape.generator_layers, masked_lm_class(config, config.model_type))
+            else:
+                own = {"num_hidden_layers": shape.generator_layers, "universal_layer": None, "cross_attention": False}
+                network = CrosslingModel(encoder.config.replace(**own, dropout=0.0, attention_dropout=0.0))
             couple_token_tables(encoder.embeddings, network.embeddings, shape.token_table)
             return network
 
         return {
             "generator": generator,
-            "generator_head": lambda: LMHead(encoder.config),
-            "rtd_head": lambda: RTDHead(encoder.config),
+            "generator_head": lambda: build_lm_head(generator()),
+            "rtd_head": lambda: build_rtd_head(encoder),
         }
 
     def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 
 from crossling.core.hardware import Accelerator
 from crossling.model.encoder_model import CrosslingModel
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.network import ObjectiveLoad
 from crossling.recipes.recipe import Recipe
@@ -74,6 +75,6 @@ def tokens_at_once(objective: PretrainingObjective, load: ObjectiveLoad, micro_t
 
 
 def _gathered_bytes(net: Network) -> float:
-    models = [part for part in (net.encoder, *net.parts.values()) if isinstance(part, CrosslingModel)]
+    models = [part for part in (net.encoder, *net.parts.values()) if isinstance(part, CrosslingModel | NativeEncoder)]
     blocks = sum(parameter.numel() for model in models for block in model.blocks for parameter in block.parameters())
     return 2.0 * blocks + 4.0 * (sum(parameter.numel() for parameter in net.parameters()) - blocks)

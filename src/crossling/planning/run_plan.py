@@ -17,7 +17,7 @@ from crossling.planning.budget import BudgetChoice, ComputeBudget
 from crossling.planning.estimate import PublishedSize, RunEstimate, estimate_run, published_sizes
 from crossling.planning.plan_page import write_page
 from crossling.recipes import adapt_recipe, get_recipe
-from crossling.recipes.initial_model import InitialModel
+from crossling.recipes.initialization import load_initial_model
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_warnings import run_warnings
@@ -180,7 +180,8 @@ def _initialized_recipe(
     recipe: Recipe | str | os.PathLike[str], init: str | os.PathLike[str], size: str | None, assignments: Sequence[str]
 ) -> Recipe:
     """Return the recipe with the architecture of a model."""
-    model = InitialModel.load(init)
+    architecture = get_recipe(recipe, size).set(assignments).model.architecture
+    model = load_initial_model(init, architecture=architecture)
     if isinstance(recipe, Recipe):
         return model.adapt(get_recipe(recipe, size).set(assignments))
     return adapt_recipe(os.fspath(recipe), model, size, assignments)

@@ -28,7 +28,7 @@ from crossling.recipes.xy_lent import xy_lent
 from crossling.train.run_folder import RunFolder, same_models
 
 if TYPE_CHECKING:
-    from crossling.recipes.initial_model import InitialModel
+    from crossling.recipes.initialization import AnyInitialModel
 
 __all__ = [  # noqa: RUF022 - functions, then recipes
     "RECIPES",
@@ -164,7 +164,9 @@ def can_resume(run: str | os.PathLike[str], recipe: str, init: str) -> bool:
     return recipe_name(recipe) == get_recipe(Path(run) / "recipe.json").name
 
 
-def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assignments: Sequence[str] = ()) -> Recipe:
+def adapt_recipe(
+    recipe: str, model: AnyInitialModel, size: str | None = None, assignments: Sequence[str] = ()
+) -> Recipe:
     """Return a recipe with the architecture of the model it is initialized from.
 
     The peak learning rate of replaced token detection is lowered, unless `assignments` set it.

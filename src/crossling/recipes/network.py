@@ -13,6 +13,7 @@ from crossling.data.batches import Batches
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import ModelShape
+from crossling.model.native_encoder import NativeEncoder, build_model, load_config
 from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import find_checkpoint, run_of
@@ -27,7 +28,12 @@ def build_network(recipe: Recipe, vocabulary_size: int) -> Network:
 
 
 def _build(shape: ModelShape, objectives: tuple[PretrainingObjective, ...], vocabulary_size: int) -> Network:
-    encoder = CrosslingModel(shape.to_config(vocabulary_size))
+    encoder: CrosslingModel | NativeEncoder
+    if shape.native is None:
+        encoder = CrosslingModel(shape.to_config(vocabulary_size))
+    else:
+        config = load_config(shape.native, vocabulary_size)
+        encoder = NativeEncoder(build_model(config), shape.to_config(config.vocab_size))
     parts: dict[str, torch.nn.Module] = {}
     for objective in objectives:
         for name, build in objective.modules(encoder, shape).items():

@@ -25,8 +25,10 @@ from crossling.data.example_sampler import pair_counts, text_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import SIZES
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network
-from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
+from crossling.recipes.initial_model import CROSS_ATTENTION
+from crossling.recipes.initialization import AnyInitialModel, load_initial_model
 from crossling.recipes.network import build_network, flops_per_token, make_batches, objective_loads
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_warnings import run_warnings
@@ -50,7 +52,7 @@ def pretrain(
     probe: Probe | None = None,
     probe_every: int = 0,
     workers: int | None = None,
-    init: InitialModel | str | os.PathLike[str] | None = None,
+    init: AnyInitialModel | str | os.PathLike[str] | None = None,
     started: float | None = None,
 ) -> Network:
     """Pre-train a model. Resumes from the latest checkpoint in `out`.
@@ -119,7 +121,7 @@ def _train(
     *,
     probe: Probe | None,
     workers: int,
-    model: InitialModel | None,
+    model: AnyInitialModel | None,
     source: InitSource | None,
     device: torch.device,
     started: float,
@@ -190,6 +192,8 @@ def enable_gradient_checkpointing(net: Network) -> None:
     for module in (net.encoder, *net.parts.values()):
         if isinstance(module, CrosslingModel):
             module.gradient_checkpointing_enable()
+        elif isinstance(module, NativeEncoder):
+            module.model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def _memory_hint(recipe: Recipe) -> str:
@@ -218,17 +222,17 @@ def _default_workers(device: torch.device) -> int:
 
 
 def _prepare_init(
-    recipe: Recipe, out: Path, init: InitialModel | str | os.PathLike[str] | None
-) -> tuple[Recipe, InitialModel | None, InitSource | None]:
+    recipe: Recipe, out: Path, init: AnyInitialModel | str | os.PathLike[str] | None
+) -> tuple[Recipe, AnyInitialModel | None, InitSource | None]:
     """Return the recipe with the architecture of the model, the model if it is needed, and its description."""
     if init is None:
         return recipe, None, None
-    if not isinstance(init, InitialModel):
+    if isinstance(init, str | os.PathLike):
         source = RunFolder.read_init_source(out)
         if source is not None and same_models(source.models, {"model": str(init)}):
             # The run resumes from its own checkpoint: the model may be gone.
             return recipe.replace(model=Recipe.load(Path(out) / "recipe.json").model), None, source
-        init = InitialModel.load(init)
+        init = load_initial_model(init, architecture=recipe.model.architecture)
     recipe = init.adapt(recipe)
     if init.generator_name and not recipe.has_rtd:
         raise BadInput(f"recipe {recipe.name}: trains no generator, but {init.generator_name} was given. Omit it.")
