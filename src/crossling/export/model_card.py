@@ -156,7 +156,7 @@ def render_model_card(
         architecture=type(models["."]).__name__,
         masked_lm=next((path for path, model in models.items() if _has_lm_head(model)), None),
         parameters={path: model.num_parameters() for path, model in models.items()},
-        flops=6 * summary.tokens * sum(weight.numel() for weight in encoder.blocks.parameters()),
+        flops=6 * summary.tokens * sum(weight.numel() for block in encoder.blocks for weight in block.parameters()),
         standalone=standalone,
         family=family,
         precision=precision,

@@ -139,7 +139,7 @@ def find_decoder(model: PreTrainedModel) -> nn.Linear | None:
     """Return the linear layer from states to the logits of all tokens, or None."""
     decoder = model.get_output_embeddings()
     has_table = isinstance(decoder, nn.Linear) and decoder.out_features == model.config.vocab_size
-    return decoder if has_table else None  # type: ignore[return-value]
+    return decoder if has_table else None
 
 
 def find_name(model: nn.Module, module: nn.Module) -> str:
@@ -209,5 +209,5 @@ def masked_lm_class(config: PreTrainedConfig, name: object) -> str:
     mapping = transformers.MODEL_FOR_MASKED_LM_MAPPING
     if type(config) not in mapping:
         raise BadInput(f"{name}: transformers has no masked language model of type {config.model_type}. Give another.")
-    found = mapping[type(config)]
+    found: Any = mapping[type(config)]
     return str((found[0] if isinstance(found, tuple) else found).__name__)

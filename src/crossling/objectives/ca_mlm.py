@@ -106,7 +106,7 @@ class CAMLM(MLM):
         """Return the FLOPs of both sequences of a pair, each without and with cross-attention."""
         encoder, side_length = net.encoder, length / 2
         own = cost.encoder_flops(encoder, side_length)
-        attention = 4 * side_length * encoder.config.hidden_size
+        attention: float = 4 * side_length * encoder.config.hidden_size
         cross = sum(2 * cost.matrix_weights(block.cross) + attention for block in encoder.blocks)
         heads = 2 * cost.lm_head_flops(encoder, net.parts["lm_head"]) * self.rate
         return cost.FORWARD_AND_BACKWARD * (2 * own + cross + heads)

@@ -294,7 +294,7 @@ class XLCo(PretrainingObjective):
         layers = cost.encoder_flops(net.encoder, side_length, self._layer(net.encoder))
         one_side = layers + 2 * cost.matrix_weights(net.parts["projection"]) / side_length
         candidates = self.queue or self.pairs
-        scores = 2 * net.encoder.config.hidden_size * candidates / (2 * side_length)
+        scores: float = 2 * net.encoder.config.hidden_size * candidates / (2 * side_length)
         with_backward = cost.FORWARD_AND_BACKWARD
         sides = with_backward if self._keys_have_gradients else (with_backward + 1) / 2
         passes = 2 if self.symmetric and not self._keys_have_gradients else 1

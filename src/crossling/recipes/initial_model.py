@@ -32,6 +32,8 @@ from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import run_of
+from crossling.vocabulary.fast_vocabulary import FastVocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary
 from crossling.vocabulary.reuse_vocabulary import check_tokenizer, load_vocabulary, map_tokens
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -100,7 +102,9 @@ class InitialModel:
             encoder = ConvertedModel(net.encoder.config, net.encoder, parts.get("lm_head"), parts.get("rtd_head"))
             own = parts.get("generator")
             own = ConvertedModel(own.config, own, parts["generator_head"]) if own is not None else None
-            loaded = cls(name=str(model), encoder=encoder, generator=own, vocabulary=Vocabulary.load(run / "vocab"))
+            loaded = cls(
+                name=str(model), encoder=encoder, generator=own, vocabulary=_load_tokenizer(run / "vocab", run)
+            )
         else:
             files = [*TOKENIZER_FILES, *WEIGHT_FILES, *(f"generator/{file}" for file in WEIGHT_FILES)]
             folder = get_model_folder(resolve_model(model), files)
@@ -172,7 +176,7 @@ class InitialModel:
         return recipe.replace(model=replace(shape, **own))
 
     @torch.no_grad()
-    def initialize(self, net: Network, vocabulary: Vocabulary, seed: int) -> str:
+    def initialize(self, net: Network, vocabulary: AnyVocabulary, seed: int) -> str:
         """Copy the weights of the model into the network of an adapted recipe.
 
         Args:
@@ -227,10 +231,16 @@ class InitialModel:
         }
         return [name for name, is_missing in missing.items() if is_missing]
 
-    def _old_ids(self, vocabulary: Vocabulary) -> list[list[int]] | None:
+    def _old_ids(self, vocabulary: AnyVocabulary) -> list[list[int]] | None:
         """Return the old tokens of each token of `vocabulary`, or None if it is the vocabulary of the model."""
-        if self.encoder.config.vocab_size == vocabulary.size and _tokens(self.vocabulary) == _tokens(vocabulary):
-            return None
+        if _tokens(self.vocabulary) == _tokens(vocabulary):
+            has_spare_rows = self.encoder.config.vocab_size > vocabulary.size
+            return [[number] for number in range(vocabulary.size)] if has_spare_rows else None
+        if not isinstance(vocabulary, Vocabulary):
+            raise BadInput(
+                f"{self.name}: the shards have the tokenizer of another model. Tokenize with that of the model:"
+                f" crossling tokenize CORPORA --vocab {self.name}."
+            )
         return map_tokens(self.vocabulary, vocabulary)
 
 
@@ -255,9 +265,10 @@ def _load_tokenizer(folder: Path, name: str | Path) -> Vocabulary | PreTrainedTo
         raise
 
 
-def _tokens(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[str]:
+def _tokens(vocabulary: AnyVocabulary | PreTrainedTokenizerFast) -> list[str]:
     if isinstance(vocabulary, Vocabulary):
         return list(vocabulary.scores)
+    vocabulary = vocabulary.tokenizer() if isinstance(vocabulary, FastVocabulary) else vocabulary
     return sorted(vocabulary.get_vocab(), key=vocabulary.get_vocab().__getitem__)
 
 

@@ -150,23 +150,18 @@ class NativeInitialModel:
         model, shape = self.encoder.model, recipe.model
         config = type(model.config).from_dict(model.config.to_dict())
         config.architectures = [self._architecture(recipe)]
-        own = {name: getattr(_shape_of(model), name) for name in (*SIZES, "max_length", "dropout", "attention_dropout")}
+        names = (*SIZES, "max_length", "dropout", "attention_dropout")
+        own: dict[str, Any] = {name: getattr(_shape_of(model), name) for name in names}
         layer = shape.universal_layer
         if layer is None or layer > own["layers"]:
             layer = self.encoder.config.universal_layer
         source = self.generator or self.encoder
         generator_layers = min(shape.generator_layers, source.config.num_hidden_layers)
-        has_one_table = self.generator is None
-        table = "gdes" if shape.token_table == "shared" and not has_one_table else shape.token_table
-        return recipe.replace(
-            model=replace(
-                shape,
-                **own,
-                **{"norm": "post", "absolute": True, "relative": False, "gate": False, "universal_layer": layer},
-                **{"generator_layers": generator_layers, "token_table": table, "architecture": "native"},
-                native=dump_config(config, self.vocabulary.size),
-            )
-        )
+        table = "gdes" if shape.token_table == "shared" and self.generator is not None else shape.token_table
+        own |= {"norm": "post", "absolute": True, "relative": False, "gate": False, "universal_layer": layer}
+        own |= {"generator_layers": generator_layers, "token_table": table, "architecture": "native"}
+        own["native"] = dump_config(config, self.vocabulary.size)
+        return recipe.replace(model=replace(shape, **own))
 
     def _architecture(self, recipe: Recipe) -> str:
         """Return the name of the class whose heads the recipe needs. Other heads of the model are kept."""
@@ -304,13 +299,13 @@ def _has_weights(folder: Path, prefix: str) -> bool:
 def _shape_of(model: PreTrainedModel) -> ModelShape:
     """Return the sizes of a model in the words of a recipe."""
     config = model.config
-    own = {name: getattr(config, theirs) for name, theirs in SIZES.items() if hasattr(config, theirs)}
+    own: dict[str, Any] = {name: getattr(config, t) for name, t in SIZES.items() if hasattr(config, t)}
     own.setdefault("feed_forward", 4 * own["width"])
     positions = getattr(config, "max_position_embeddings", None) or 1 << 19
     dropouts = {"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"}
+    own |= {name: float(getattr(config, theirs, 0.0) or 0.0) for name, theirs in dropouts.items()}
     return ModelShape(
         **own,
-        **{name: float(getattr(config, theirs, 0.0) or 0.0) for name, theirs in dropouts.items()},
         generator_layers=1,
         max_length=positions - first_position(model.base_model),
         relative=False,
@@ -324,7 +319,7 @@ def _check_bidirectional(encoder: NativeEncoder, name: str) -> None:
     one, other = [token for token in range(encoder.model.config.vocab_size) if token not in special][:2]
     ids = torch.tensor([[one, one, one], [one, one, other], [other, one, one]])
     with torch.no_grad():
-        same_LD, end_LD, start_LD = encoder.eval()(ids).last_hidden_state  # type: ignore[misc]
+        same_LD, end_LD, start_LD = encoder.eval()(ids).last_hidden_state
     of_end, of_start = ((same_LD[at] - changed_LD[at]).abs().max() for at, changed_LD in ((0, end_LD), (-1, start_LD)))
     if of_end <= DEPENDENCE * same_LD.abs().max() and of_start > 100 * of_end:
         raise BadInput(f"{name}: a decoder, whose tokens do not attend to later ones. Give an encoder.")

@@ -46,7 +46,12 @@ def load_run(path: Path) -> Network:
     """Return the network of a run at its latest complete checkpoint, or at a path RUN/checkpoints/STEP."""
     saved, run = find_checkpoint(path), run_of(path) or path
     recipe = Recipe.load(run / "recipe.json")
-    net = build_network(recipe, open_vocabulary(run / "vocab").size)
+    special = open_vocabulary(run / "vocab").special
+    net = build_network(recipe, special.size)
+    for part in (net.encoder, *net.parts.values()):
+        if isinstance(part, CrosslingModel):
+            ids = special.pad, special.bos, special.eos
+            part.config.pad_token_id, part.config.bos_token_id, part.config.eos_token_id = ids
     checkpoint.load_weights(saved, net)
     return net
 

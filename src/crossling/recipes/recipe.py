@@ -331,6 +331,8 @@ class Recipe:
             yield from objective.problems(name)
         if (self.ca_mlm or self.ca_tlm) and not self.model.cross_attention:
             yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
+        if self.model.architecture == "native" and self.model.native is None:
+            yield "model.architecture=native keeps the architecture of a Hugging Face encoder. Give one as init."
         if self.freeze_steps and not self.model.cross_attention:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
         yield from self.sampling.problems()

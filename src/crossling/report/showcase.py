@@ -179,8 +179,8 @@ def _replaced_tokens(net: Network, vocabulary: AnyVocabulary, bitext: RetrievalP
     net.eval()
     task, special = TRTD(), vocabulary.special
     first, second = (vocabulary.encode(side.sentences[:200]) for side in (bitext.first, bitext.second))
-    sides = ([np.array([*ids, special.eos]) for ids in side] for side in (first, second))
-    pairs = TokenizedExamples(*sides, bos=special.bos)
+    source, target = ([np.array([*ids, special.eos]) for ids in side] for side in (first, second))
+    pairs = TokenizedExamples(source, target, bos=special.bos)
     sequences = task.corrupt(pairs, KeyedRandom([0], 0, len(first)), special).inputs["ids"]
     batch = pack(sequences, int(sequences.lengths_N.max()), "ids", pad=special.pad)
     batch = {name: value.to(net.encoder.device) for name, value in batch.items()}

@@ -112,9 +112,9 @@ class FastVocabulary:
         tokenizer: Any = self.tokenizer()
         return SpecialTokens(
             size=1 + max(tokenizer.get_vocab().values()),
-            bos=_start_id(tokenizer),
+            bos=_start_id(tokenizer),  # type: ignore[arg-type]  # `check` has refused None
             pad=tokenizer.pad_token_id,
-            eos=_end_id(tokenizer),
+            eos=_end_id(tokenizer),  # type: ignore[arg-type]
             unk=tokenizer.unk_token_id,
             mask=tokenizer.mask_token_id,
             others=tuple(sorted(tokenizer.all_special_ids)),
@@ -232,12 +232,14 @@ class FastVocabulary:
         return FastVocabulary, (dict(self.files),)  # without the tokenizers, which worker processes load themselves
 
 
-def _start_id(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    return tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
+def _start_id(tokenizer: Any) -> int | None:
+    found: int | None = tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
+    return found
 
 
-def _end_id(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    return tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
+def _end_id(tokenizer: Any) -> int | None:
+    found: int | None = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
+    return found
 
 
 def _load_tokenizer(folder: Path, name: str) -> PreTrainedTokenizerFast:
