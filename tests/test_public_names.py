@@ -16,6 +16,7 @@ import crossling
 
 NAMES = [
     *("BadInput", "BitextNoise", "Corpora", "Encoder", "ExampleCounts", "Failed", "InitialModel", "Interrupted"),
+    *("FastVocabulary", "NativeInitialModel", "SpecialTokens"),
     *("Recipe", "Rules", "Shards", "Share", "Translator", "TunedModel", "Vocabulary"),
     *("CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "XLCo", "ModelShape", "OptimizerSettings", "Sampling"),
     *("ClassificationExample", "MinedPair", "QAExample", "TaggingExample"),

@@ -171,7 +171,7 @@ RULES = (
         "window (of steps)",
         r"\bwindow\b",
         "metrics accumulator",
-        unless="window-size|get window|content ?window",
+        unless="window-size|get window|content ?window|sliding.window",
         exempt=QA_CONTEXTS,
     ),
     Rule("measured (as a name)", rf"\bmeasured\b{NAME}|\bdef measured\b|(?-i:\bMeasured\b)(?= ?[(:])", "result"),

@@ -13,7 +13,7 @@ from crossling.model.native_packing import choose_packing, run_unpacked
 from tests.recipes.native_models import FAMILIES, PACKED, build_native
 
 ROWS = 60
-LENGTHS = (14, 5, 1, 9)  # the first is longer than ModernBERT's window
+LENGTHS = (14, 5, 1, 9)  # the first is longer than the reach of ModernBERT's local attention
 SEGMENTS = torch.tensor([[1] * 14 + [2] * 5 + [0] * 5, [3] + [4] * 9 + [0] * 14])
 IDS = torch.randint(10, ROWS, SEGMENTS.shape, generator=torch.Generator().manual_seed(1)).where(SEGMENTS > 0, 0)
 
@@ -53,7 +53,6 @@ def test_layers_and_positions_select_states(family: str) -> None:
 
 
 def test_a_model_that_mixes_sequences_is_not_packed() -> None:
-    """A window that the mask ignores would show only in sequences longer than it."""
     model: Any = build_native("modernbert", ROWS)
     assert choose_packing(model.base_model) is not None
     for layer in model.base_model.layers:

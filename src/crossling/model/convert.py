@@ -104,7 +104,10 @@ def find_head(config: PreTrainedConfig, path: str | Path) -> str:
     if config.model_type != CrosslingConfig.model_type:
         if config.model_type not in FAMILIES:
             supported = ", ".join([*FAMILIES, "crossling"])
-            raise BadInput(f"{path}: model type {config.model_type} is not supported. Give one of {supported}.")
+            raise BadInput(
+                f"{path}: model type {config.model_type} is not supported. Give one of {supported}, or keep the"
+                " architecture of the model with model.architecture=native."
+            )
         is_electra = config.model_type == "electra"
         required = REQUIRED_HUGGINGFACE | ({"embedding_size": config.hidden_size} if is_electra else {})
         for setting, value in find_differences(config, required):

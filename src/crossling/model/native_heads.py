@@ -1,8 +1,8 @@
 """The heads of Hugging Face encoders, called with states that are already computed.
 
 A head in `transformers` is part of the forward pass of its model. Here that forward pass runs with the encoder replaced
-by given states. The last linear layer, from states to the logits of all tokens, is replaced too where it is the last
-operation: then the logits are computed in chunks, as by our own head. The heads own no weights.
+by given states. The linear layer from states to logits is replaced too, where it is the last operation. The logits are
+then computed in chunks, as by our own head. The heads own no weights.
 """
 # M masked positions, D width, V vocabulary, E width of the token table, R rows, W tokens of a row
 

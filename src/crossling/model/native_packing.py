@@ -24,7 +24,7 @@ from crossling.model.encoder import compute_position_ids
 GROUPS = 4  # of sequences by length. Constant, because with FSDP all processes call the layers equally often
 TOLERANCE = 2e-5  # relative, of float32
 PROBE_LENGTHS = (9, 4, 6)
-MARGIN = 8  # tokens of the first probe sequence beyond a sliding window
+MARGIN = 8  # tokens of the first probe sequence beyond the reach of local attention
 
 Masks = Any  # a tensor, or one for each type of layer
 
@@ -78,12 +78,18 @@ def _to_scores(base: PreTrainedModel, is_visible: Tensor, dtype: torch.dtype) ->
 
 
 def _by_layer_type(base: PreTrainedModel, segments_RW: Tensor, dtype: torch.dtype) -> Masks:
-    """Return a mask for layers with global attention and one for those with a sliding window (ModernBERT)."""
+    """Return a mask for layers with global attention and one for those with local attention (ModernBERT)."""
     is_same = _is_same(segments_RW)
+    reach = local_reach(base)
     position_W = torch.arange(segments_RW.shape[1], device=segments_RW.device)
-    is_near = (position_W - position_W[:, None]).abs() <= base.config.sliding_window
+    is_near = (position_W - position_W[:, None]).abs() <= reach
     scores = {"full_attention": is_same, "sliding_attention": is_same & is_near}
     return {name: _to_scores(base, is_visible, dtype) for name, is_visible in scores.items()}
+
+
+def local_reach(base: PreTrainedModel) -> int:
+    """Return the largest distance of local attention, which Hugging Face calls `sliding_window`. 0 without it."""
+    return int(getattr(base.config, "sliding_window", None) or 0)
 
 
 def _four_dimensional(base: PreTrainedModel, segments_RW: Tensor, dtype: torch.dtype) -> Masks:
@@ -125,8 +131,8 @@ def choose_packing(base: PreTrainedModel) -> Packing | None:
     if base.device.type == "meta":
         return None
     lengths = [*PROBE_LENGTHS]
-    if window := getattr(base.config, "sliding_window", None):
-        lengths[0] = window + MARGIN
+    if reach := local_reach(base):
+        lengths[0] = reach + MARGIN
     segments_W = torch.repeat_interleave(torch.arange(1, len(lengths) + 1), torch.tensor(lengths))
     generator = torch.Generator().manual_seed(0)
     size = base.config.vocab_size

@@ -28,7 +28,8 @@ from crossling.recipes.xy_lent import xy_lent
 from crossling.train.run_folder import RunFolder, same_models
 
 if TYPE_CHECKING:
-    from crossling.recipes.initialization import AnyInitialModel
+    from crossling.recipes.initial_model import InitialModel
+    from crossling.recipes.native_model import NativeInitialModel
 
 __all__ = [  # noqa: RUF022 - functions, then recipes
     "RECIPES",
@@ -165,7 +166,7 @@ def can_resume(run: str | os.PathLike[str], recipe: str, init: str) -> bool:
 
 
 def adapt_recipe(
-    recipe: str, model: AnyInitialModel, size: str | None = None, assignments: Sequence[str] = ()
+    recipe: str, model: InitialModel | NativeInitialModel, size: str | None = None, assignments: Sequence[str] = ()
 ) -> Recipe:
     """Return a recipe with the architecture of the model it is initialized from.
 

@@ -33,7 +33,6 @@ from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import run_of
 from crossling.vocabulary.fast_vocabulary import FastVocabulary
-from crossling.vocabulary.open_vocabulary import AnyVocabulary
 from crossling.vocabulary.reuse_vocabulary import check_tokenizer, load_vocabulary, map_tokens
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -176,7 +175,7 @@ class InitialModel:
         return recipe.replace(model=replace(shape, **own))
 
     @torch.no_grad()
-    def initialize(self, net: Network, vocabulary: AnyVocabulary, seed: int) -> str:
+    def initialize(self, net: Network, vocabulary: Vocabulary | FastVocabulary, seed: int) -> str:
         """Copy the weights of the model into the network of an adapted recipe.
 
         Args:
@@ -231,7 +230,7 @@ class InitialModel:
         }
         return [name for name, is_missing in missing.items() if is_missing]
 
-    def _old_ids(self, vocabulary: AnyVocabulary) -> list[list[int]] | None:
+    def _old_ids(self, vocabulary: Vocabulary | FastVocabulary) -> list[list[int]] | None:
         """Return the old tokens of each token of `vocabulary`, or None if it is the vocabulary of the model."""
         if _tokens(self.vocabulary) == _tokens(vocabulary):
             has_spare_rows = self.encoder.config.vocab_size > vocabulary.size
@@ -265,7 +264,7 @@ def _load_tokenizer(folder: Path, name: str | Path) -> Vocabulary | PreTrainedTo
         raise
 
 
-def _tokens(vocabulary: AnyVocabulary | PreTrainedTokenizerFast) -> list[str]:
+def _tokens(vocabulary: Vocabulary | FastVocabulary | PreTrainedTokenizerFast) -> list[str]:
     if isinstance(vocabulary, Vocabulary):
         return list(vocabulary.scores)
     vocabulary = vocabulary.tokenizer() if isinstance(vocabulary, FastVocabulary) else vocabulary

@@ -38,7 +38,8 @@ from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import run_of
-from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
+from crossling.vocabulary.fast_vocabulary import FastVocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 from crossling.vocabulary.reuse_vocabulary import map_tokens
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -74,7 +75,7 @@ class NativeInitialModel:
 
     name: str
     encoder: NativeEncoder
-    vocabulary: AnyVocabulary
+    vocabulary: Vocabulary | FastVocabulary
     generator: NativeEncoder | None = None
     generator_name: str | None = None
 
@@ -174,7 +175,7 @@ class NativeInitialModel:
         return own
 
     @torch.no_grad()
-    def initialize(self, net: Network, vocabulary: AnyVocabulary, seed: int) -> str:
+    def initialize(self, net: Network, vocabulary: Vocabulary | FastVocabulary, seed: int) -> str:
         """Copy the weights of the model into the network of an adapted recipe.
 
         Args:
@@ -225,7 +226,7 @@ class NativeInitialModel:
         }
         return [name for name, is_missing in missing.items() if is_missing]
 
-    def _old_ids(self, vocabulary: AnyVocabulary) -> list[list[int]] | None:
+    def _old_ids(self, vocabulary: Vocabulary | FastVocabulary) -> list[list[int]] | None:
         """Return the old tokens of each token of `vocabulary`, or None if it is the vocabulary of the model."""
         if _tokens(vocabulary) == _tokens(self.vocabulary):
             return None
@@ -335,7 +336,7 @@ def _check_generator(loaded: NativeInitialModel, other: NativeInitialModel) -> N
         raise BadInput(f"{name}: its {key} is {found}, expected {expected[key]} as of {loaded.name}. Give another.")
 
 
-def _tokens(vocabulary: AnyVocabulary) -> list[str]:
+def _tokens(vocabulary: Vocabulary | FastVocabulary) -> list[str]:
     if isinstance(vocabulary, Vocabulary):
         return list(vocabulary.scores)
     ids = vocabulary.tokenizer().get_vocab()

@@ -13,7 +13,8 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.locks import output_lock
 from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.vocabulary import text_normalization, vocap
-from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
+from crossling.vocabulary.fast_vocabulary import FastVocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 from crossling.vocabulary.unigram import (
     CHARACTERS_PER_ENTRY,
     SAMPLE_CHARACTERS,
@@ -41,7 +42,7 @@ def vocab(
     from_: str | os.PathLike[str] | None = None,
     extend: bool = False,
     trim: bool = False,
-) -> AnyVocabulary:
+) -> Vocabulary | FastVocabulary:
     """Make a vocabulary and write it to a folder, with a report per language in vocab.json.
 
     Trains on a sample of the corpora, or starts from the vocabulary `from_`: unchanged, extended or trimmed.
@@ -90,7 +91,7 @@ def vocab(
         base = None if from_ is None else _load_base(from_, extend or trim)
         statistics = collect_statistics(corpora)
         allocation = None
-        vocabulary: AnyVocabulary
+        vocabulary: Vocabulary | FastVocabulary
         if base is not None and not isinstance(base, Vocabulary):
             vocabulary = base
         elif base is not None and not extend:
@@ -118,7 +119,7 @@ def vocab(
     return vocabulary
 
 
-def _load_base(source: str | os.PathLike[str], is_changed: bool) -> AnyVocabulary:
+def _load_base(source: str | os.PathLike[str], is_changed: bool) -> Vocabulary | FastVocabulary:
     """Open the vocabulary to start from. Only a unigram vocabulary can be extended or trimmed."""
     from crossling.vocabulary.reuse_vocabulary import load_vocabulary
 
@@ -170,7 +171,9 @@ def _check_options(
         raise BadInput(f"size={size}: {source} is kept unchanged. Omit size, or set extend or trim.")
 
 
-def describe_languages(vocabulary: AnyVocabulary, excerpts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+def describe_languages(
+    vocabulary: Vocabulary | FastVocabulary, excerpts: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
     """Return a report row per language: subwords used, coverage, fertility and tokens per character.
 
     Coverage is the part of the tokens that are known, fertility the number of tokens per word. White space separates
@@ -179,7 +182,7 @@ def describe_languages(vocabulary: AnyVocabulary, excerpts: Mapping[str, Sequenc
     return {language: _describe(vocabulary, lines) for language, lines in excerpts.items()}
 
 
-def _describe(vocabulary: AnyVocabulary, lines: Sequence[str]) -> dict[str, float]:
+def _describe(vocabulary: Vocabulary | FastVocabulary, lines: Sequence[str]) -> dict[str, float]:
     ids = np.fromiter(chain.from_iterable(vocabulary.encode(lines)), dtype=np.int64)
     words = [word for line in lines for word in line.split()]
     return {

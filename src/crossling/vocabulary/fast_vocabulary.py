@@ -72,7 +72,7 @@ class FastVocabulary:
         name = name or os.fspath(folder)
         read_report(Path(folder))
         vocabulary = cls.from_tokenizer(_load_tokenizer(Path(folder), name))
-        vocabulary.check(name)
+        vocabulary._check(name)
         return vocabulary
 
     @classmethod
@@ -92,7 +92,7 @@ class FastVocabulary:
             tokenizer.save_pretrained(folder)
             return cls({name: (Path(folder) / name).read_bytes() for name in (TOKENIZER, CONFIG)})
 
-    def check(self, name: str) -> None:
+    def _check(self, name: str) -> None:
         """Raise BadInput unless the tokenizer has all special tokens that training needs."""
         tokenizer = self.tokenizer()
         ids = {"mask": tokenizer.mask_token_id, "padding": tokenizer.pad_token_id}
@@ -103,7 +103,7 @@ class FastVocabulary:
 
     @property
     def size(self) -> int:
-        """Number of vocabulary entries: the largest id and one."""
+        """Number of vocabulary entries, which is one more than the largest id."""
         return self.special.size
 
     @cached_property
@@ -112,7 +112,7 @@ class FastVocabulary:
         tokenizer: Any = self.tokenizer()
         return SpecialTokens(
             size=1 + max(tokenizer.get_vocab().values()),
-            bos=_start_id(tokenizer),  # type: ignore[arg-type]  # `check` has refused None
+            bos=_start_id(tokenizer),  # type: ignore[arg-type]  # `_check` has refused None
             pad=tokenizer.pad_token_id,
             eos=_end_id(tokenizer),  # type: ignore[arg-type]
             unk=tokenizer.unk_token_id,
@@ -197,7 +197,14 @@ class FastVocabulary:
         return path
 
     def write_tokenizer(self, folder: Path) -> None:
-        """Write the tokenizer files of Hugging Face."""
+        """Write the tokenizer files of Hugging Face.
+
+        Args:
+            folder: Existing folder.
+
+        Example:
+            >>> vocabulary.write_tokenizer(Path("exported"))
+        """
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
 

@@ -56,11 +56,30 @@ class SpecialTokens:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the special tokens that `dump` described."""
+        """Return the special tokens that `dump` described.
+
+        Args:
+            values: Ids by role, and the size.
+
+        Returns:
+            The special tokens.
+
+        Example:
+            >>> SpecialTokens.from_dict(SpecialTokens.standard(100).dump()).pad
+            1
+        """
         return cls(**{**values, "others": tuple(values["others"])})
 
     def dump(self) -> dict[str, Any]:
-        """Return the special tokens as a JSON object."""
+        """Return the special tokens as a JSON object.
+
+        Returns:
+            Ids by role, and the size.
+
+        Example:
+            >>> SpecialTokens.standard(100).dump()["mask"]
+            99
+        """
         return asdict(self) | {"others": list(self.others)}
 
     @property
