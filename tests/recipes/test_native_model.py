@@ -28,7 +28,10 @@ from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.initialization import load_initial_model
 from crossling.recipes.native_model import NativeInitialModel
 from crossling.recipes.network import build_network, make_batches
+from crossling.recipes.pretrain import enable_gradient_checkpointing
 from crossling.recipes.recipe import Recipe
+from crossling.train.muon import count_stacked_matrices
+from crossling.train.parallel import compile_modules
 from tests.conftest import SMALL_RUN
 from tests.recipes.native_models import FAMILIES, save_native, special_of
 from tests.tiny_tokenizers import GEMMA, WORDPIECE, train_tokenizer
@@ -226,6 +229,37 @@ def test_generators_are_exported_in_the_family_of_the_model(
     for option in ({"precision": "int8"}, {"layers": 1}, {"as_": "xlm-roberta"}, {"standalone": True}):
         with pytest.raises(BadInput, match="keeps the architecture of the model"):
             export(tmp_path / "run", tmp_path / "other", **option)
+
+
+def test_gradient_checkpointing_changes_no_gradient(saved: Saved, own_shards: Callable[[str], Shards]) -> None:
+    model, shards = NativeInitialModel.load(saved("modernbert")), own_shards("modernbert")
+    recipe = adapted(model, "xlm")
+    net = initialized(model, recipe, shards)
+    [(_, batch), *_] = make_batches(recipe, shards)[0].micro_batches
+    assert recipe.mlm
+    gradients = []
+    for _ in range(2):
+        net.zero_grad()
+        recipe.mlm.loss(net.train(), batch)["mlm"].backward()
+        gradients.append([parameter.grad for parameter in net.parameters() if parameter.grad is not None])
+        enable_gradient_checkpointing(net)
+    assert net.encoder.blocks[0].gradient_checkpointing
+    torch.testing.assert_close(*gradients)
+
+
+def test_layers_of_packed_families_are_compiled(saved: Saved) -> None:
+    for family, is_compiled in (("modernbert", True), ("mobilebert", False)):
+        encoder = NativeInitialModel.load(saved(family)).encoder
+        compile_modules(encoder)
+        assert (encoder.blocks[0]._compiled_call_impl is not None) == is_compiled
+
+
+def test_muon_trains_the_matrices_of_the_layers(saved: Saved) -> None:
+    encoder = NativeInitialModel.load(saved("modernbert")).encoder
+    counts = count_stacked_matrices(encoder)
+    matrices = [p for p in encoder.blocks.parameters() if p.ndim == 2]
+    assert set(counts) == set(matrices)
+    assert sorted(counts[p] for p in matrices) == [1] * 9 + [3] * 3  # Wo, Wi, mlp.Wo, and Wqkv of each layer
 
 
 # ---- choice of the architecture ---------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from crossling.model.attention import uses_attention_kernel
 from crossling.model.encoder import Block, Embeddings
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import RTDHead
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives.training_network import Network
 from crossling.train.choices import Parallel
 
@@ -177,8 +178,14 @@ RECOMPILE_LIMIT = 64
 
 
 def compile_modules(net: nn.Module) -> None:
-    """Compile embeddings, blocks and the RTD head of a network with torch.compile."""
+    """Compile embeddings, blocks and the RTD head of a network with torch.compile.
+
+    Layers of a Hugging Face encoder are compiled if it takes packed rows, which have one shape.
+    """
     torch._dynamo.config.recompile_limit = max(RECOMPILE_LIMIT, torch._dynamo.config.recompile_limit)
     for module in net.modules():
-        if isinstance(module, COMPILED_MODULES):
+        if isinstance(module, NativeEncoder) and module.packing is not None:
+            for layer in module.blocks:
+                layer.compile()
+        elif isinstance(module, COMPILED_MODULES):
             module.compile()
