@@ -47,19 +47,21 @@ def special_of(family: str) -> tuple[str, ...]:
     return GEMMA if family in ("modernbert", "eurobert", "xlm", "roberta", "xlm-roberta") else WORDPIECE
 
 
-def build_config(family: str, rows: int) -> Any:
+def build_config(family: str, rows: int, **changes: Any) -> Any:
     """Return the configuration of a family for a vocabulary of so many rows, with ids of its tokenizer."""
     ids = {"pad_token_id": 0}
     if special_of(family) == GEMMA:
         ids |= {"bos_token_id": 2, "eos_token_id": 1, "mask_token_id": 4}
         ids |= {"cls_token_id": 2, "sep_token_id": 1} if family == "modernbert" else {}
-    return transformers.AutoConfig.for_model(family.partition(":")[0], **FAMILIES[family], **ids, vocab_size=rows)
+    return transformers.AutoConfig.for_model(
+        family.partition(":")[0], **(FAMILIES[family] | ids | changes), vocab_size=rows
+    )
 
 
-def build_native(family: str, rows: int, auto_class: Any = transformers.AutoModelForMaskedLM) -> Any:
+def build_native(family: str, rows: int, auto_class: Any = transformers.AutoModelForMaskedLM, **changes: Any) -> Any:
     """Return a model of a family with weights as after training: no bias is zero and no norm the identity."""
     torch.manual_seed(0)
-    model = auto_class.from_config(build_config(family, rows)).eval()
+    model = auto_class.from_config(build_config(family, rows, **changes)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -67,9 +69,11 @@ def build_native(family: str, rows: int, auto_class: Any = transformers.AutoMode
     return model
 
 
-def save_native(family: str, tokenizer: Any, folder: Path, auto_class: Any = transformers.AutoModelForMaskedLM) -> Path:
+def save_native(
+    family: str, tokenizer: Any, folder: Path, auto_class: Any = transformers.AutoModelForMaskedLM, **changes: Any
+) -> Path:
     """Write a model folder with its tokenizer. The table has spare rows, as those of published models."""
-    model = build_native(family, len(tokenizer) + 6, auto_class)
+    model = build_native(family, len(tokenizer) + 6, auto_class, **changes)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -32,6 +32,7 @@ from crossling.recipes.pretrain import enable_gradient_checkpointing
 from crossling.recipes.recipe import Recipe
 from crossling.train.muon import count_stacked_matrices
 from crossling.train.parallel import compile_modules
+from crossling.vocabulary.vocabulary import Vocabulary
 from tests.conftest import SMALL_RUN
 from tests.recipes.native_models import FAMILIES, save_native, special_of
 from tests.tiny_tokenizers import GEMMA, WORDPIECE, train_tokenizer
@@ -226,6 +227,15 @@ def test_generators_are_exported_in_the_family_of_the_model(
     assert generator.config.num_hidden_layers == 1
     states = net.encoder.eval()(IDS).last_hidden_state
     torch.testing.assert_close(discriminator(IDS).logits, net.parts["rtd_head"](states), rtol=1e-5, atol=1e-6)
+    for source in (out, tmp_path / "run"):  # both continue with the trained generator
+        model = NativeInitialModel.load(source)
+        recipe = adapted(model, "xlm_e")
+        assert (recipe.model.generator_layers, recipe.model.token_table) == (1, "gdes")
+        again = initialized(model, recipe, own_shards("electra"))
+        torch.testing.assert_close(again.parts["generator"].model.eval()(IDS).logits, generator(IDS).logits)
+        torch.testing.assert_close(again.encoder.eval()(IDS).last_hidden_state, states, rtol=1e-5, atol=1e-6)
+    with pytest.raises(BadInput, match="a run in the architecture of a Hugging Face model"):
+        InitialModel.load(tmp_path / "run")
     for option in ({"precision": "int8"}, {"layers": 1}, {"as_": "xlm-roberta"}, {"standalone": True}):
         with pytest.raises(BadInput, match="keeps the architecture of the model"):
             export(tmp_path / "run", tmp_path / "other", **option)
@@ -303,6 +313,24 @@ def test_a_model_without_head_gets_a_new_one(saved: Saved, own_shards: Callable[
     assert model.new_modules(recipe) == ["lm_head"]
     net = initialized(model, recipe, own_shards("modernbert"))
     assert torch.equal(net.encoder(IDS).last_hidden_state, model.encoder(IDS).last_hidden_state)
+
+
+def test_a_trimmed_vocabulary_keeps_the_embeddings_of_its_tokens(vocabulary_folder: Path, tmp_path: Path) -> None:
+    """Of a model with the special tokens of XLM-R. Then the table has no spare rows."""
+    whole = Vocabulary.load(vocabulary_folder)
+    folder = save_native("xlm-roberta", whole.tokenizer(), tmp_path, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+    kept = dict(list(whole.scores.items())[:150])
+    trimmed = Vocabulary.from_scores(kept, whole.charsmap, whole.normalizer_name)
+    model = NativeInitialModel.load(folder)
+    net = build_network(adapted(model, "xlm"), trimmed.size)
+    assert model.initialize(net, trimmed, 0) == "token embeddings mapped to 155 entries"
+    old, new = model.encoder.model, net.encoder.model
+    assert new.config.vocab_size == len(new.get_input_embeddings().weight) == 155
+    rows = [*range(154), whole.mask_id]
+    assert torch.equal(new.get_input_embeddings().weight, old.get_input_embeddings().weight[rows])
+    assert torch.equal(new.lm_head.decoder.bias, old.lm_head.decoder.bias[rows])
+    assert new.lm_head.decoder.weight is new.get_input_embeddings().weight
+    torch.testing.assert_close(new.eval()(IDS).logits, old.eval()(IDS).logits[..., rows])
 
 
 def test_another_vocabulary_is_refused(saved: Saved, shards: Shards, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from crossling.model.convert import ConvertedModel, find_differences, from_huggi
 from crossling.model.embedding import DisentangledEmbedding, remap_rows
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import CONFIG_NAMES
+from crossling.model.native_encoder import NativeEncoder
 from crossling.model.pretrained import LOCAL
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
@@ -97,6 +98,11 @@ class InitialModel:
         path = Path(model)
         if (run := run_of(path)) is not None:
             net = load_run(path)
+            if isinstance(net.encoder, NativeEncoder):
+                raise BadInput(
+                    f"{model}: a run in the architecture of a Hugging Face model. Export it, and give the exported"
+                    " folder; or use NativeInitialModel."
+                )
             parts = dict(net.parts.items())
             encoder = ConvertedModel(net.encoder.config, net.encoder, parts.get("lm_head"), parts.get("rtd_head"))
             own = parts.get("generator")

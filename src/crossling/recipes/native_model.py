@@ -90,8 +90,8 @@ class NativeInitialModel:
 
         Args:
             model: Hugging Face encoder by folder or hub name, or a native run.
-            generator: Another model of the same family, with the same tokenizer and hidden size [default: the first
-                layers of the model].
+            generator: Another model of the same family, with the same tokenizer and hidden size [default: the generator
+                of the model, or its first layers].
 
         Returns:
             The loaded model.
@@ -108,13 +108,14 @@ class NativeInitialModel:
             net = load_run(Path(model))
             if not isinstance(net.encoder, NativeEncoder):
                 raise BadInput(f"{name}: trained in crossling's architecture. Omit model.architecture=native.")
-            loaded = cls(name=name, encoder=net.encoder, vocabulary=open_vocabulary(run / "vocab"))
+            own = dict(net.parts.items()).get("generator")
+            loaded = cls(name=name, encoder=net.encoder, vocabulary=open_vocabulary(run / "vocab"), generator=own)
         else:
-            folder = get_model_folder(resolve_model(model), [*TOKENIZER_FILES, *WEIGHT_FILES])
-            network = _load_model(folder, name)
-            encoder = NativeEncoder(network, _shape_of(network).to_config(network.config.vocab_size))
-            _check_bidirectional(encoder, name)
-            loaded = cls(name=name, encoder=encoder, vocabulary=open_vocabulary(folder))
+            files = [*TOKENIZER_FILES, *WEIGHT_FILES, *(f"generator/{file}" for file in WEIGHT_FILES)]
+            folder = get_model_folder(resolve_model(model), files)
+            encoder = _load_encoder(folder, name)
+            own = _load_encoder(folder / "generator", name) if (folder / "generator").is_dir() else None
+            loaded = cls(name=name, encoder=encoder, vocabulary=open_vocabulary(folder), generator=own)
         rows = loaded.encoder.model.config.vocab_size
         if loaded.vocabulary.size > rows:
             raise BadInput(
@@ -156,9 +157,11 @@ class NativeInitialModel:
         layer = shape.universal_layer
         if layer is None or layer > own["layers"]:
             layer = self.encoder.config.universal_layer
-        source = self.generator or self.encoder
-        generator_layers = min(shape.generator_layers, source.config.num_hidden_layers)
-        table = "gdes" if shape.token_table == "shared" and self.generator is not None else shape.token_table
+        generator_layers = (self.generator or self.encoder).config.num_hidden_layers
+        if generator_layers >= own["layers"]:  # not trained as a generator
+            generator_layers = min(shape.generator_layers, generator_layers)
+        tables = [each.embeddings.tokens.weight for each in (self.generator or self.encoder, self.encoder)]
+        table = "gdes" if shape.token_table == "shared" and not torch.equal(*tables) else shape.token_table
         own |= {"norm": "post", "absolute": True, "relative": False, "gate": False, "universal_layer": layer}
         own |= {"generator_layers": generator_layers, "token_table": table, "architecture": "native"}
         own["native"] = dump_config(config, self.vocabulary.size)
@@ -267,6 +270,13 @@ def is_convertible(config: PreTrainedConfig, name: str | os.PathLike[str]) -> bo
     except BadInput:
         return False
     return True
+
+
+def _load_encoder(folder: Path, name: str) -> NativeEncoder:
+    network = _load_model(folder, name)
+    encoder = NativeEncoder(network, _shape_of(network).to_config(network.config.vocab_size))
+    _check_bidirectional(encoder, name)
+    return encoder
 
 
 def _load_model(folder: Path, name: str) -> PreTrainedModel:
