@@ -302,7 +302,9 @@ def test_the_head_of_deberta_v3_is_found(saved: Saved, tmp_path: Path) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "config.json").write_text(json.dumps(config))
-    model = NativeInitialModel.load(tmp_path).encoder.model
+    loaded = NativeInitialModel.load(tmp_path)
+    assert loaded.new_modules(adapted(loaded, "xlm")) == []
+    model = loaded.encoder.model
     expected = transformers.AutoModelForMaskedLM.from_pretrained(folder)(IDS).logits
     assert torch.equal(model.eval()(IDS).logits, expected)
 

@@ -204,6 +204,12 @@ def copy_weights(target: nn.Module, source: Mapping[str, Tensor], skip: Iterable
             values.copy_(source[name])
 
 
+def has_lm_head(model: PreTrainedModel) -> bool:
+    """Return whether a model has the masked language modelling head of its family."""
+    is_known = type(model.config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    return is_known and type(model).__name__ == masked_lm_class(model.config, model.config.model_type)
+
+
 def masked_lm_class(config: PreTrainedConfig, name: object) -> str:
     """Return the name of the class with a masked language modelling head of a family."""
     mapping = transformers.MODEL_FOR_MASKED_LM_MAPPING

@@ -30,6 +30,7 @@ from crossling.model.native_encoder import (
     copy_weights,
     dump_config,
     find_decoder,
+    has_lm_head,
     masked_lm_class,
 )
 from crossling.model.native_packing import first_position
@@ -220,12 +221,11 @@ class NativeInitialModel:
             >>> model.new_modules(crossling.recipes.xlm_e("base"))
             ['rtd_head']
         """
-        has_lm = find_decoder(self.encoder.model) is not None
         generator = self.generator or self.encoder
         missing = {
-            "lm_head": bool(recipe.mlm or recipe.tlm) and not has_lm,
+            "lm_head": bool(recipe.mlm or recipe.tlm) and not has_lm_head(self.encoder.model),
             "rtd_head": recipe.has_rtd and type(self.encoder.model).__name__ != ELECTRA,
-            "generator_head": recipe.has_rtd and find_decoder(generator.model) is None,
+            "generator_head": recipe.has_rtd and not has_lm_head(generator.model),
         }
         return [name for name, is_missing in missing.items() if is_missing]
 
