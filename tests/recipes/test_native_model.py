@@ -318,7 +318,7 @@ def test_a_model_without_head_gets_a_new_one(saved: Saved, own_shards: Callable[
 
 
 def test_a_trimmed_vocabulary_keeps_the_embeddings_of_its_tokens(vocabulary_folder: Path, tmp_path: Path) -> None:
-    """Of a model with the special tokens of XLM-R. Then the table has no spare rows."""
+    """The model has the special tokens of XLM-R. The new table has no spare rows."""
     whole = Vocabulary.load(vocabulary_folder)
     folder = save_native("xlm-roberta", whole.tokenizer(), tmp_path, pad_token_id=1, bos_token_id=0, eos_token_id=2)
     kept = dict(list(whole.scores.items())[:150])
