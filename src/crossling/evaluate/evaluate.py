@@ -11,15 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from crossling.core.errors import Interrupted
+from crossling.core.files import read_json, write_json
 from crossling.core.locks import output_lock
 from crossling.core.resumable import file_state, fingerprint
 from crossling.evaluate.bucc import evaluate_bucc
 from crossling.evaluate.request import EvaluationRequest, Languages
 from crossling.evaluate.retrieval import evaluate_tatoeba, find_translation_files
 from crossling.evaluate.significance import TaskResult
-from crossling.evaluate.word_alignment import evaluate_word_alignment
+from crossling.evaluate.word_alignment import evaluate_word_alignment, read_gold
 from crossling.finetune.finetune_scoring import check_tuned, evaluate_tuned
 from crossling.finetune.translation.translation_scoring import evaluate_translator
+from crossling.inference.attention_map import attention_map
 from crossling.inference.cpu_precision import in_float32
 from crossling.inference.load_network import as_encoder
 from crossling.inference.sentence_encoder import Encoder
@@ -177,7 +179,26 @@ def _evaluate_training_free(
         rows += [{**row, **cost} for row in new]
         scores.add_scores(request.out / "scores.jsonl", rows)
         partial.finish()
+    if "word-alignment" in tasks and has_own_folder and getattr(encoder.model.config, "cross_attention", False):
+        _store_attention(encoder, data, languages_of["word-alignment"], request.out)
     return rows
+
+
+def _store_attention(encoder: Encoder, data: Path, languages: Languages, out: Path) -> None:
+    """Store how the first sentence pair attends to each other, for the report (VECO, Figure 1)."""
+    gold = read_gold(data, languages)[0]
+    pair = gold.pairs[0]
+    found = attention_map(encoder, " ".join(pair.source), " ".join(pair.target))
+    example = {
+        "queries": found.queries,
+        "keys": found.keys,
+        "weights": found.weights_LT.round(3).tolist(),
+        "layer": found.layer,
+        "languages": gold.languages.split("-"),
+        "model": encoder.name,
+    }
+    file = out / "showcase.json"
+    write_json(file, {**(read_json(file) if file.is_file() else {}), "attention": example})
 
 
 def _evaluate_or_resume(

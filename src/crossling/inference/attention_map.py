@@ -27,6 +27,7 @@ class AttentionMap:
         queries: Tokens that attend, one for each row.
         keys: Tokens that are attended to, one for each column.
         weights_LT: The weights. Every row sums to one.
+        layer: The layer.
 
     Example:
         >>> attention = crossling.attention_map("runs/veco", "the house", "das Haus")
@@ -37,6 +38,7 @@ class AttentionMap:
     queries: list[str]
     keys: list[str]
     weights_LT: np.ndarray
+    layer: int
 
 
 def attention_map(
@@ -86,7 +88,7 @@ def attention_map(
     if not weights or weights[layer - 1] is None:
         raise BadInput(f"{encoder.name}: the model does not return its attention weights. Give another model.")
     tokens = [[*encoder.tokenizer.convert_ids_to_tokens(ids)] for ids in inputs]
-    return AttentionMap(tokens[0], tokens[1], weights[layer - 1][0].float().mean(0).cpu().numpy())
+    return AttentionMap(tokens[0], tokens[1], weights[layer - 1][0].float().mean(0).cpu().numpy(), layer)
 
 
 @contextmanager
