@@ -41,6 +41,7 @@ def pretrain(
     probe: Probe | PathOrName | None = None,
     validate: Shards | PathOrName | None = None,
     probe_every: int | None = None,
+    share_device: bool = False,
 ) -> Network:
     """Pre-train a model. Resumes from the latest checkpoint in `out`.
 
@@ -57,6 +58,7 @@ def pretrain(
         probe: Folder of benchmark data to measure retrieval on, or a function of the network that returns metrics.
         validate: Shards to measure losses by language on [default: with `init` those of the run, otherwise none].
         probe_every: Steps between two measurements [default: a tenth of the steps].
+        share_device: Let several processes of torchrun use one GPU, over gloo. It is slow, and meant for tests.
 
     Returns:
         The trained network.
@@ -72,7 +74,7 @@ def pretrain(
     """
     started = progress.command_started or time.perf_counter()
     out = Path(out)
-    with process_group():
+    with process_group(share_device):
         data = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
         probes = [] if probe is None else [_make_probe(probe, data)]
         start = _load_init(recipe, out, init, init_generator)

@@ -183,6 +183,7 @@ def test_a_dead_worker_ends_the_job_with_its_reason(command: Command, uninterrup
         output, _ = launcher.communicate(timeout=MINUTE)
     assert launcher.returncode != 0
     assert "SIGKILL" in output
+    assert "crossling: another process of this run has stopped or does not respond. " in output
     assert not (command.out / "checkpoints" / f"{LAST:07d}").exists()
     command.finish(ranks=2)
     assert_same_run(uninterrupted_runs(2), command.out)

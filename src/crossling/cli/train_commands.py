@@ -100,6 +100,9 @@ def pretrain(
     probe_every: Annotated[
         int | None, option("N", "Steps between two measurements. [default: steps / 10]", min=1)
     ] = None,
+    share_device: Annotated[
+        bool, flag("--share-device", "For tests: let several processes use one GPU, over gloo.")
+    ] = False,
 ) -> None:
     """Pre-train a model. Resumes from the latest checkpoint in --out.
 
@@ -121,7 +124,7 @@ def pretrain(
         Shards.open(validate)
     from crossling.core.distributed import is_main_process, process_group
 
-    with process_group():
+    with process_group(share_device):
         xl.pretrain(
             recipe,
             shards,
@@ -134,6 +137,7 @@ def pretrain(
             probe=probe,
             validate=validate,
             probe_every=probe_every,
+            share_device=share_device,
         )
         if not is_main_process():
             return

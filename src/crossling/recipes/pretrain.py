@@ -35,6 +35,7 @@ from crossling.recipes.sampling_preview import preview_pairs, preview_text
 from crossling.train.checkpoint import Retention
 from crossling.train.health import DiscriminatorGuard
 from crossling.train.meters import TrainingCost, describe_machine
+from crossling.train.parallel import check_parallel
 from crossling.train.resampling import Resampling
 from crossling.train.run_folder import InitSource, RunFolder, same_models
 from crossling.train.step import Schedule
@@ -127,6 +128,7 @@ def _train(
     """Train in one process of the run."""
     if recipe.precision == "fp8":
         require_fp8(device)
+    check_parallel(recipe.parallel)
     new = source.new if source else []
     uses_graphs = recipe.cuda_graphs and device.type == "cuda"
     with main_process_first():  # it writes the starts of all blocks beside the shards
