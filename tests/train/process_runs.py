@@ -102,20 +102,15 @@ def start(device: str, processes: int | None, shards: Shards, runs: Sequence[Run
     share_device = (processes or 1) > 1
     file = Path(runs[0].out).with_suffix(f".{processes}.json")
     file.write_text(json.dumps([str(shards.path), [asdict(run) for run in runs], share_device]))
-    launcher = [] if processes is None else torchrun(processes)
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     finished = subprocess.run(
-        [sys.executable, *launcher, "-m", __name__, str(file)],
+        [sys.executable, *(launcher if processes else []), "-m", __name__, str(file)],
         env=os.environ | {"TORCHDYNAMO_DISABLE": "0" if compiled else "1"},
         capture_output=True,
         text=True,
         timeout=START_SECONDS,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
-
-
-def torchrun(processes: int, *options: str) -> list[str]:
-    """Return the arguments of Python that start torchrun."""
-    return ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *options]
 
 
 if __name__ == "__main__":

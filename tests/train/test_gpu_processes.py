@@ -9,12 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -23,22 +20,23 @@ import torch
 
 from crossling.data.shards import Shards
 from crossling.recipes import RECIPES
-from crossling.train.checkpoint import list_checkpoints
 
-from .kill_helpers import LAST, MINUTE, SETTINGS, described
-from .process_runs import STEPS, Run, start, torchrun
+from .kill_helpers import LAST, MINUTE, Command, kill_worker, torchrun
+from .process_runs import STEPS, Run, start
 from .worlds import apart, rows
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+needs_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the plain run would use the GPU")
 RUNS = {"cpu": ["rosetta"], "cuda": [*RECIPES]}
 RESUMED, COMPILED = "rosetta", "xlm_e"
-# Of each figure, relative; absolute below 1. FSDP2 gathers all weights of a block in bfloat16, also those of its norms.
-TOLERANCE = {"cpu": {"ddp": 1e-5, "fsdp": 1e-5}, "cuda": {"ddp": 2e-3, "fsdp": 2e-2}}
+# Relative; absolute for figures below 1. On a GPU weights are rounded to bfloat16, for FSDP2 also those of norms.
+TOLERANCE = {"cpu": {"ddp": 1e-5, "fsdp": 1e-5}, "cuda": {"ddp": 2e-3, "fsdp": 1e-2}}
+GRADIENT_FACTOR = 5  # of the tolerance, for the gradient norm
 CASES = [
-    *(pytest.param("cpu", name, id=f"cpu-{name}") for name in RUNS["cpu"]),
+    *(pytest.param("cpu", name, id=f"cpu-{name}", marks=needs_cpu) for name in RUNS["cpu"]),
     *(pytest.param("cuda", name, id=f"cuda-{name}", marks=needs_gpu) for name in RUNS["cuda"]),
 ]
-DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+DEVICES = [pytest.param("cpu", marks=needs_cpu), pytest.param("cuda", marks=needs_gpu)]
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +102,8 @@ def assert_equal_rows(one: Path, other: Path, tolerance: float) -> None:
     found = apart(one, other)
     assert {"loss", "gradient_norm", "tokens", "skipped"} <= found.keys()
     assert (found["tokens"], found["skipped"]) == (0, 0)
-    assert max(found.values()) < tolerance, found
+    assert found["loss"] < tolerance, found
+    assert found["gradient_norm"] < GRADIENT_FACTOR * tolerance, found
     assert len({row["loss"] for row in rows(one)}) == STEPS  # or nothing was learned
 
 
@@ -145,63 +144,50 @@ def test_compiled_runs_equal_a_plain_one(starts: Callable[[str], Starts], tmp_pa
 
 # ---- command line ---------------------------------------------------------------------------------------------
 
-
-def pretrain_command(shards: Shards, out: Path, *options: str) -> list[str]:
-    settings = [word for setting in (*SETTINGS, "cuda_graphs=false") for word in ("--set", setting)]
-    command = ["-m", "crossling", "pretrain", "xlm_e", "--size", "tiny", "--shards", str(shards.path), "-o", str(out)]
-    return [*command, *settings, *options]
+ALONE = ("--standalone", "--nproc-per-node=2")
 
 
-def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def uncompiled(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    return replace(command, options=("--set", "cuda_graphs=false"))
 
 
-@needs_gpu
-def test_two_processes_need_the_option_to_share_a_gpu(shards: Shards, tmp_path: Path) -> None:
-    if torch.cuda.device_count() > 1:
-        pytest.skip("two GPUs")
-    refused = run_python(*torchrun(2), *pretrain_command(shards, tmp_path / "run"))
-    assert refused.returncode != 0
-    assert "2 processes on a machine with 1 GPU. Set --nproc-per-node=1." in refused.stderr
-    assert not (tmp_path / "run").exists()
+def with_options(command: Command, *options: str) -> Command:
+    return replace(command, options=(*command.options, *options))
 
 
-@needs_gpu
-def test_fsdp_on_a_shared_gpu_is_refused_before_anything_is_written(shards: Shards, tmp_path: Path) -> None:
-    command = pretrain_command(shards, tmp_path / "run", "--share-device", "--set", "parallel=fsdp")
-    refused = run_python(*torchrun(2), *command)
-    assert refused.returncode != 0
-    assert "parallel=fsdp: not possible for processes that share a GPU." in refused.stderr
-    assert not (tmp_path / "run").exists()
-
-
-@needs_gpu
-def test_a_killed_process_ends_the_others_and_one_process_resumes(shards: Shards, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    command = pretrain_command(shards, out, "--share-device")
-    launcher = subprocess.Popen(
-        [sys.executable, *torchrun(2), *command],
-        env=os.environ | {"TORCHDYNAMO_DISABLE": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        while not list_checkpoints(out / "checkpoints") and launcher.poll() is None:
-            time.sleep(0.005)
-        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(launcher.pid)], capture_output=True, text=True)
-        killed_at = time.monotonic()
-        os.kill(max(int(line) for line in listed.stdout.split()), signal.SIGKILL)
-        output, _ = launcher.communicate(timeout=MINUTE)
-    finally:
-        launcher.terminate()
-        launcher.wait(MINUTE)
-    assert time.monotonic() - killed_at < MINUTE
+def refuse(command: Command) -> str:
+    """Return the output of two processes that end with an error before they write anything."""
+    with torchrun(command, *ALONE) as launcher:
+        output, _ = launcher.communicate(timeout=2 * MINUTE)
     assert launcher.returncode != 0
-    assert "another process of this run has stopped or does not respond." in output, output
-    assert not (out / "checkpoints" / f"{LAST:07d}").exists()
-    resumed = run_python(*pretrain_command(shards, out))
-    assert resumed.returncode == 0, resumed.stderr
-    assert re.search(r"resumed from step \d+", resumed.stderr)
-    assert [row["step"] for row in described(out)] == [3, 6, 9, LAST, LAST]
+    assert not command.out.exists()
+    return output
+
+
+@needs_gpu
+@pytest.mark.skipif(torch.cuda.device_count() > 1, reason="needs one GPU")
+def test_two_processes_need_the_option_to_share_a_gpu(uncompiled: Command) -> None:
+    assert "torchrun: 2 processes on a machine with 1 GPU. Set --nproc-per-node=1." in refuse(uncompiled)
+
+
+@needs_gpu
+def test_fsdp_on_a_shared_gpu_is_refused(uncompiled: Command) -> None:
+    output = refuse(with_options(uncompiled, "--share-device", "--set", "parallel=fsdp"))
+    assert "parallel=fsdp: not possible for processes that share a GPU." in output
+
+
+@needs_gpu
+def test_a_killed_process_ends_the_others_and_one_process_resumes(uncompiled: Command) -> None:
+    with torchrun(with_options(uncompiled, "--share-device"), *ALONE) as launcher:
+        kill_worker(launcher, uncompiled)
+        output, _ = launcher.communicate(timeout=MINUTE)
+    assert launcher.returncode != 0
+    assert "crossling: another process of this run has stopped or does not respond." in output, output
+    assert not (uncompiled.out / "checkpoints" / f"{LAST:07d}").exists()
+    with torchrun(uncompiled, "--standalone", "--nproc-per-node=1") as launcher:
+        output, _ = launcher.communicate(timeout=2 * MINUTE)
+    assert launcher.returncode == 0, output
+    assert re.search(r"1 process \(ddp\); resumed from step \d+", output), output
+    assert [row["step"] for row in rows(uncompiled.out)] == [3, 6, 9, LAST]
