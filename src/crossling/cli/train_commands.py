@@ -39,7 +39,7 @@ def plan(
     set_: Set = None,
     init: Annotated[str | None, option("MODEL", "Model that the run will be initialized from.")] = None,
     hours: Annotated[float | None, option("H", "Choose the size and steps that fit this budget.")] = None,
-    gpus: Annotated[int, option("N", "Number of GPUs.", min=1)] = 1,
+    gpus: Annotated[int, option("N", "Number of GPUs; above 8 a multiple of 8.", min=1)] = 1,
     gpu: Annotated[
         str | None,
         option("GPU", "v100, a100-40, a100, h100, h200, b200, l40s or 4090. [default: the one here]", "--gpu"),
