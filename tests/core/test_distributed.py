@@ -195,7 +195,7 @@ def test_processes_that_share_a_gpu_use_gloo(device: str, share_device: bool, ex
 @pytest.mark.parametrize(("is_shared", "expected"), [(True, 2), (False, 6)])
 def test_shared_gpus_are_counted_once(is_shared: bool, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two machines, each with three processes on one GPU, or each with three GPUs."""
-    monkeypatch.setattr(distributed, "shares_gpu", lambda: is_shared)
+    monkeypatch.setattr(distributed, "has_shared_gpu", lambda: is_shared)
     monkeypatch.setattr(distributed, "world_size", lambda: 6)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1 if is_shared else 3)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")

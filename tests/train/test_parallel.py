@@ -303,7 +303,7 @@ def test_networks_that_need_more_than_a_third_of_the_memory_are_sharded(
 def test_only_sharding_over_a_shared_gpu_is_refused(
     how: parallel.Parallel, is_shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parallel, "shares_gpu", lambda: is_shared)
+    monkeypatch.setattr(parallel, "has_shared_gpu", lambda: is_shared)
     if how == "fsdp" and is_shared:
         with pytest.raises(
             BadInput, match=r"^parallel=fsdp: not possible for processes that share a GPU\. Run them on"

@@ -56,14 +56,14 @@ def is_main_process() -> bool:
     return rank() == 0
 
 
-def shares_gpu() -> bool:
+def has_shared_gpu() -> bool:
     """Return True if processes share a GPU, and so communicate over gloo."""
     return _device is not None and _device.type == "cuda" and "cuda:gloo" in dist.get_backend_config()
 
 
 def device_count() -> int:
     """Return the number of devices of this run. Processes may share a GPU."""
-    if not shares_gpu():
+    if not has_shared_gpu():
         return world_size()
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return world_size() * min(processes, torch.cuda.device_count()) // processes

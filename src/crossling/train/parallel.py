@@ -17,7 +17,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from crossling.core.distributed import shares_gpu, world_size
+from crossling.core.distributed import has_shared_gpu, world_size
 from crossling.core.errors import BadInput
 from crossling.model.attention import uses_attention_kernel
 from crossling.model.encoder import Block, Embeddings
@@ -62,7 +62,7 @@ class ParallelNetwork:
         # One process that torchrun started does what the setting names, and nothing by itself.
         self._is_distributed = self.world_size > 1 or (dist.is_initialized() and parallel != "auto")
         if self._is_distributed:
-            if parallel == "fsdp" or (parallel == "auto" and not shares_gpu() and needs_sharding(net, device)):
+            if parallel == "fsdp" or (parallel == "auto" and not has_shared_gpu() and needs_sharding(net, device)):
                 shard_network(self.root, device)
             else:
                 broadcast_state(net)
@@ -127,7 +127,7 @@ class ParallelNetwork:
 
 def check_parallel(parallel: Parallel) -> None:
     """Raise BadInput if processes share a GPU and should shard the network: gloo has no reduce-scatter on a GPU."""
-    if parallel == "fsdp" and shares_gpu():
+    if parallel == "fsdp" and has_shared_gpu():
         raise BadInput(
             "parallel=fsdp: not possible for processes that share a GPU. Run them on the CPU"
             " (CUDA_VISIBLE_DEVICES= torchrun ...), or set parallel=ddp."
