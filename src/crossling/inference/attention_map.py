@@ -59,17 +59,21 @@ def attention_map(
         The tokens and the weights.
 
     Raises:
-        BadInput: The layer does not exist, the sentences are too long, or the model does not return its weights.
+        BadInput: A sentence is no string, the layer does not exist, the sentences are too long, or the model does not
+            return its weights.
 
     Example:
         >>> attention = attention_map("runs/veco", "the house", "das Haus")
         >>> attention.weights_LT.shape
         (4, 4)
     """
+    for name, sentence in (("first", first), ("second", second)):
+        if not isinstance(sentence, str):
+            raise BadInput(f"attention_map: {name} is {type(sentence).__name__}, expected a string. Give one sentence.")
     encoder = as_encoder(model)
     layer = max(1, encoder.num_layers // 2) if layer is None else layer
-    if not 1 <= layer <= encoder.num_layers:
-        raise BadInput(f"layer={layer}: {encoder.name} has attention in layers 1 to {encoder.num_layers}.")
+    if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= encoder.num_layers:
+        raise BadInput(f"layer={layer!r}: {encoder.name} has attention in layers 1 to {encoder.num_layers}.")
     has_cross = bool(getattr(encoder.model.config, "cross_attention", False))
     [joint] = join_word_pairs([(first.split(), second.split())], encoder.tokenizer, encoder.name)
     if len(joint.ids) > encoder.max_length:

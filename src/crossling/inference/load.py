@@ -58,6 +58,8 @@ def load(
         [(0, 0), (1, 2), (2, 1)]
     """
     check_precision(precision)
+    if model is not None and not isinstance(model, str | os.PathLike):
+        raise BadInput(f"model: expected a name or a folder, found {type(model).__name__}.")
     if model is None or os.fspath(model) == bundled.NAME:
         encoder = load_pretrained_encoder(bundled.folder())
         encoder.name = bundled.NAME  # not the path of the installation
