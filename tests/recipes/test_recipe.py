@@ -115,6 +115,14 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
             "mlm.keep and mlm.random add up to more than 1. Set lower values.",
         ),
         (
+            ["model.cross_query=hidden"],
+            "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it.",
+        ),
+        (
+            ["model.plain_gate=true", "model.gate=false"],
+            "model.plain_gate is that of the gate. Set model.relative=true and model.gate=true, or omit it.",
+        ),
+        (
             ["sampling.languages=de,sw", "sampling.focus=sw,ta"],
             "sampling.focus has ta, which is not in sampling.languages=de,sw. Add it there, or set another"
             " sampling.focus.",

@@ -338,6 +338,10 @@ class Recipe:
             yield from objective.problems(name)
         if (self.ca_mlm or self.ca_tlm) and not self.model.cross_attention:
             yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
+        if self.model.cross_query and not self.model.cross_attention:
+            yield "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it."
+        if self.model.plain_gate and not (self.model.relative and self.model.gate):
+            yield "model.plain_gate is that of the gate. Set model.relative=true and model.gate=true, or omit it."
         if self.freeze_steps and not self.model.cross_attention:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
         yield from self.sampling.problems()
