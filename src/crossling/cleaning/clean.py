@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
@@ -30,10 +31,13 @@ from crossling.core.locks import output_lock
 from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, open_corpora
 from crossling.corpora.languages import small_languages
+from crossling.corpora.scored_rows import has_scores
+from crossling.corpora.text_files import TextFile
 
 REPORT = "cleaning.json"
 KINDS = ("text", "pairs", "multi")
 CLEANED_FILE = "cleaned.gz"
+MAX_LISTED = 3  # files in a message
 ONLY_LANGUAGE = "no other language left"  # reason to remove the last language of a multi-way corpus
 
 
@@ -77,8 +81,22 @@ def clean(
     survey = CorpusSurvey(corpora, rules, True, out)
     if report := _find_finished(survey, out):
         return report
+    if rules.min_score is not None:
+        _report_files_without_scores(corpora, rules.min_score)
     with output_lock(out, share.label if share else ""):
         return _clean(survey, out, workers, share)
+
+
+def _report_files_without_scores(corpora: Corpora, min_score: float) -> None:
+    sources = [source for corpus in corpora.pairs for source in corpus.sources]
+    without = [source.name for source in sources if not (isinstance(source, TextFile) and has_scores(source))]
+    if without:
+        listed = ", ".join(without[:MAX_LISTED]) + (", ..." if len(without) > MAX_LISTED else "")
+        warnings.warn(
+            f"min_score={min_score:g}: {len(without)} of {len(sources)} files of pairs have no scores and keep all"
+            f" their pairs ({listed})",
+            stacklevel=3,
+        )
 
 
 def _clean(survey: CorpusSurvey, out: Path, workers: int, share: Share | None) -> dict[str, Any] | None:
