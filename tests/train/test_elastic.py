@@ -28,6 +28,7 @@ from .kill_helpers import (
 )
 from .worlds import apart
 
+MESSAGE = "crossling: another process of this run has stopped or does not respond. "
 ALONE = ("--standalone", "--nproc-per-node=2")
 WITHOUT_DROPOUT = ("--set", "model.dropout=0")
 
@@ -38,13 +39,14 @@ def machines(number: str) -> tuple[str, ...]:
     return (f"--nnodes={number}", "--nproc-per-node=1", "--max-restarts=2", *rendezvous)
 
 
+@pytest.mark.soak
 def test_a_killed_process_ends_the_others_with_a_message(command: Command, uninterrupted_runs: Uninterrupted) -> None:
     with torchrun(command, *ALONE) as launcher:
         kill_worker(launcher, command)
         output, _ = launcher.communicate(timeout=MINUTE)
     assert launcher.returncode != 0
     assert "SIGKILL" in output
-    assert "crossling: another process of this run has stopped or does not respond. " in output
+    assert MESSAGE in output
     assert not (command.out / "checkpoints" / f"{LAST:07d}").exists()
     command.finish(ranks=2)
     assert_same_run(uninterrupted_runs(2), command.out)
@@ -52,12 +54,13 @@ def test_a_killed_process_ends_the_others_with_a_message(command: Command, unint
 
 @pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_torchrun_restarts_the_run(killed: int, command: Command, uninterrupted_runs: Uninterrupted) -> None:
-    """The main process holds the lock of the run folder when it is killed."""
+    """The other process prints a message before it is restarted. A killed main process held the lock of the run."""
     with torchrun(replace(command, options=("--share-device",)), *ALONE, "--max-restarts=2") as launcher:
         kill_worker(launcher, command, killed)
         output, _ = launcher.communicate(timeout=2 * MINUTE)
     assert launcher.returncode == 0, output
     assert "exitcode: -9" in output
+    assert MESSAGE in output
     assert len(re.findall(r"resumed from step \d+", output)) == 1
     assert_same_run(uninterrupted_runs(2), command.out)
 
