@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -281,10 +281,7 @@ def _clean_row(row: tuple[str, str]) -> PairRow:
 def _count_skipped(
     items: Iterable[T | SkipReason], sources: Sequence[Source], counts: Counter[str] | None
 ) -> Iterator[T | SkipReason]:
-    """Yield all items and count the skipped ones by reason; BadInput at the end if no item of the sources has text.
-
-    Sources may have no pair with the requested score.
-    """
+    """Yield all items and count the skipped ones by reason; BadInput at the end if no item of the sources has text."""
     counts = Counter() if counts is None else counts
     before = counts.copy()
     has_text = False
@@ -294,7 +291,18 @@ def _count_skipped(
         elif item:
             has_text = True
         yield item
-    if not (has_text or SkipReason.LOW_SCORE.value in counts - before):
+    if not has_text and not any(isinstance(source, TextFile) and source.span for source in sources):
+        refuse_empty(sources, counts - before)
+
+
+def refuse_empty(sources: Sequence[Source], skipped: Mapping[str, int]) -> None:
+    """Raise BadInput for sources without text. They may have no pair with the requested score.
+
+    Args:
+        sources: Sources that were read completely.
+        skipped: Number of skipped lines by reason.
+    """
+    if SkipReason.LOW_SCORE.value not in skipped:
         names = " and ".join(map(str, sources))
-        reasons = ", ".join(f"{reason}: {number}" for reason, number in (counts - before).items()) or "it is empty"
+        reasons = ", ".join(f"{reason}: {number}" for reason, number in skipped.items()) or "it is empty"
         raise BadInput(f"{names}: no usable line ({reasons}). Expected UTF-8 text. {describe_layout()}")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from crossling.corpora.text_files import SkipReason, TextFile, map_rows, read_lines
@@ -49,10 +49,9 @@ def has_scores(file: TextFile) -> bool:
 
 def read_tsv(file: TextFile) -> Iterator[tuple[str, str] | SkipReason]:
     """Yield both sides of every row. Rows with a score below `file.min_score` are skipped."""
-    lines = read_lines(file.path)
-    sample = list(_take(lines))
-    layout = _layout_of(sample)
-    return map_rows(lambda line: _select_sides(line.split("\t"), layout, file.min_score), chain(sample, lines))
+    layout = _layout_of([*_take(read_lines(file.path))])
+    lines = read_lines(file.path, span=file.span)
+    return map_rows(lambda line: _select_sides(line.split("\t"), layout, file.min_score), lines)
 
 
 def _layout_of(sample: Sequence[str | SkipReason]) -> RowLayout:
