@@ -36,7 +36,8 @@ from crossling import bundled
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_folder, template_environment, write_json
 from crossling.corpora.corpus import Corpora
-from crossling.data.shard_writer import part_key, shard_parts
+from crossling.corpora.source_parts import source_parts
+from crossling.data.shard_writer import part_key
 from crossling.data.shards import Shards
 from crossling.evaluate.evaluate import evaluate
 from crossling.export import export
@@ -133,7 +134,7 @@ def check_training_data(run: Path, shards: Shards, corpora: Path) -> dict[str, A
             "Give the shards of the run."
         )
     found, vocabulary = Corpora(corpora), Vocabulary.load(run / "vocab")
-    parts = shard_parts(found)
+    parts = source_parts(found)
     listed = {
         row["name"] if row["name"].startswith("text/") else f"{row['name']}/{code}"
         for row in sources["kept"]

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from crossling.core.errors import BadInput
-from crossling.core.files import check_format, read_json
+from crossling.core.files import append_file, check_format, read_json
 from crossling.core.folder_kinds import kind_note
 from crossling.core.progress import track
 from crossling.core.resumable import file_fingerprint
@@ -52,6 +52,14 @@ class ArrayWriter:
     def add(self, values: np.ndarray) -> None:
         """Append values."""
         self.file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self.length += len(values)
+
+    def add_file(self, path: Path) -> None:
+        """Append the values of another array file of this type."""
+        values = map_array(path)
+        with path.open("rb") as source:
+            source.seek(-values.nbytes, os.SEEK_END)
+            append_file(source, self.file)
         self.length += len(values)
 
     def __enter__(self) -> ArrayWriter:
