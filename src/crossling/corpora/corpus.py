@@ -151,6 +151,28 @@ class Corpora:
         languages.update(*(pairs.languages for pairs in self.pairs), *(multi.languages for multi in self.multi))
         self.languages = tuple(sorted(languages))
 
+    @classmethod
+    def of_translations(cls, corpora: Sequence[ParallelCorpus | MultiwayCorpus]) -> Corpora:
+        """Collect corpora that were found elsewhere than in one folder.
+
+        Args:
+            corpora: Parallel and multiway corpora.
+
+        Returns:
+            Corpora without monolingual text.
+
+        Example:
+            >>> sources = TextFile(Path("train.de")), TextFile(Path("train.en"))
+            >>> Corpora.of_translations([ParallelCorpus("train", ("de", "en"), sources)]).languages
+            ('de', 'en')
+        """
+        collected = cls.__new__(cls)
+        collected.path, collected.text = "", ()
+        collected.pairs = tuple(corpus for corpus in corpora if isinstance(corpus, ParallelCorpus))
+        collected.multi = tuple(corpus for corpus in corpora if isinstance(corpus, MultiwayCorpus))
+        collected.languages = tuple(sorted({language for corpus in corpora for language in corpus.languages}))
+        return collected
+
     def with_min_score(self, score: float) -> Corpora:
         """Return the corpora without the sentence pairs that have a lower score.
 
