@@ -184,6 +184,9 @@ def finetune(
     preset: Annotated[
         str | None, option("NAME", "Translation: a paper's settings, veco-wmt14-en-de or veco-wmt14-en-fr.")
     ] = None,
+    shards: Annotated[
+        Path | None, option("SHARDS", "Translation: train on pairs of these shards, not on --data.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         option("KEY=VALUE", "lr, epochs, steps, batch, length, warmup, seed, checkpoint_every, ...", "--set"),
@@ -204,6 +207,10 @@ def finetune(
     check_overrides(task, grid, preset, overrides)
     check_data_folder(data)
     check_model(model)
+    if shards is not None:
+        from crossling.data.shards import Shards
+
+        Shards.open(shards)
     from crossling.core.distributed import is_main_process, process_group
 
     with process_group():
@@ -221,6 +228,7 @@ def finetune(
             from_scratch=from_scratch,
             checkpoints=checkpoints,
             preset=preset,
+            shards=shards,
             **overrides,
         )
         if not is_main_process():
