@@ -78,10 +78,13 @@ class CorruptedExamples:
     per_example: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
     sequences_per_example: int = 1  # which are in one row
     has_same_rows: bool = False  # row k of every input has the same examples
+    read_tokens: int | None = None  # if an input repeats the tokens of another one
 
     @property
     def tokens(self) -> int:
-        """Number of tokens in all inputs."""
+        """Number of tokens that count as read: by default those of all inputs."""
+        if self.read_tokens is not None:
+            return self.read_tokens
         return sum(int(sequences.lengths_N.sum()) for sequences in self.inputs.values())
 
     def pack(self, length: int, has_bucketed_shapes: bool = False) -> Batch:
