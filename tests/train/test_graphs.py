@@ -109,6 +109,7 @@ CASES: dict[str, list[str]] = {
     "infoxlm": ["reduction=token_sum"],
     "rosetta": ["freeze_steps=2"],
     "veco": ["micro_tokens=200"],  # text and pairs alternate
+    "mbart": ["pair_denoising=on"],
 }
 
 

@@ -128,6 +128,11 @@ def export(
     precision = PRECISION_ALIASES.get(precision, precision)
     _check_options(run, out, standalone, as_, precision)
     net, vocabulary, summary = load_run(run), Vocabulary.load((run_of(run) or run) / "vocab"), summarize_run(run)
+    if "decoder" in net.parts and layers is None:
+        raise BadInput(
+            f"{run}: an encoder-decoder is exported as a translator. Train one with crossling finetune {run} --task"
+            f" translation, or give layers={net.encoder.config.num_hidden_layers} for the encoder alone."
+        )
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
     models, config = build_models(net, as_, truncated), truncated or net.encoder.config
     if precision == "int8":

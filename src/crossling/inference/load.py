@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -102,10 +103,18 @@ def make_encoder(net: Network, vocabulary: Vocabulary, name: str, seed: int | No
     return Encoder(net.encoder, vocabulary.tokenizer(), name, universal_layer=config.universal_layer, seed=seed)
 
 
-def load_language_model(
-    model: str | os.PathLike[str],
-) -> tuple[CrosslingModel, LMHead | None, PreTrainedTokenizerFast, str]:
-    """Load the parts of a translator: the encoder, its language model head, the tokenizer and the name.
+class LanguageModel(NamedTuple):
+    """Parts of a translator."""
+
+    encoder: CrosslingModel
+    lm_head: LMHead | None
+    tokenizer: PreTrainedTokenizerFast
+    name: str
+    decoder: CrosslingModel | None  # of an encoder-decoder run
+
+
+def load_language_model(model: str | os.PathLike[str]) -> LanguageModel:
+    """Load the parts of a translator.
 
     A discriminator has no head, since the head of its generator reads other states.
     """
@@ -122,4 +131,5 @@ def load_language_model(
         raise BadInput(
             f"{model}: the tokenizer has no start or end token, which a translator needs. Give another model."
         )
-    return encoder, initial.encoder.lm_head, tokenizer, initial.name
+    head, decoder = initial.encoder.lm_head, initial.decoder
+    return LanguageModel(encoder=encoder, lm_head=head, tokenizer=tokenizer, name=initial.name, decoder=decoder)

@@ -18,7 +18,18 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, POSITIVE, SEED
 from crossling.data.batches import LENGTH_MULTIPLE
 from crossling.model.model_shape import SIZES, ModelShape
-from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
+from crossling.objectives import (
+    CAMLM,
+    CATLM,
+    MLM,
+    MRTD,
+    TLM,
+    TRTD,
+    Denoising,
+    PairDenoising,
+    PretrainingObjective,
+    XLCo,
+)
 from crossling.sampling import DRO, Sampling
 from crossling.train.choices import Parallel, Precision, Reduction
 from crossling.train.optimizer import OptimizerSettings
@@ -67,7 +78,7 @@ SETTING_ALIASES = settings.conventional_aliases(
 del SETTING_ALIASES["precision"]  # is a setting of a recipe
 
 FP8_MULTIPLE = 16  # of both sides of a matrix
-OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
+OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm", "denoising", "pair_denoising")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +99,8 @@ class Recipe:
         xlco: Cross-lingual contrastive learning on translation pairs.
         ca_mlm: Cross-attention masked language modelling on adjacent segments of text (VECO).
         ca_tlm: Cross-attention masked language modelling on translation pairs (VECO).
+        denoising: Reconstruct text from which spans were removed, with a decoder (mBART).
+        pair_denoising: Translate a source from which spans were removed, with a decoder (mBART in VECO's Table 5).
         dro: Resample bitext during the run by the loss of each corpus and language pair.
         reduction: Divide each loss term by its own count (`mean`), or all by the sum of all counts (`token_sum`).
         alternate: Train on text in even steps and on pairs in odd steps, instead of both in each step.
@@ -126,6 +139,8 @@ class Recipe:
     xlco: XLCo | None = None
     ca_mlm: CAMLM | None = None
     ca_tlm: CATLM | None = None
+    denoising: Denoising | None = None
+    pair_denoising: PairDenoising | None = None
     dro: DRO | None = None
     reduction: Reduction = "mean"
     alternate: bool = False
@@ -151,6 +166,11 @@ class Recipe:
     def has_rtd(self) -> bool:
         """Replaced token detection is on, and with it a generator."""
         return bool(self.mrtd or self.trtd)
+
+    @property
+    def has_decoder(self) -> bool:
+        """An objective trains a decoder beside the encoder."""
+        return bool(self.denoising or self.pair_denoising)
 
     def stream_steps(self, stream: str) -> int:
         """Return the number of steps that read a stream.
@@ -342,6 +362,8 @@ class Recipe:
             yield "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it."
         if self.model.plain_gate and not (self.model.relative and self.model.gate):
             yield "model.plain_gate is that of the gate. Set model.relative=true and model.gate=true, or omit it."
+        if self.has_decoder and self.model.cross_attention:
+            yield "the decoder has its own cross-attention. Set model.cross_attention=false."
         if self.freeze_steps and not self.model.cross_attention:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
         yield from self.sampling.problems()
