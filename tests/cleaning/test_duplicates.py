@@ -10,14 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.cleaning import duplicates
-from crossling.cleaning.duplicates import (
-    SIMILARITY_THRESHOLD,
-    compute_signatures,
-    find_duplicates,
-    find_many_to_one,
-    find_near_duplicates,
-    similarity,
-)
+from crossling.cleaning.duplicates import find_duplicates, find_many_to_one, find_near_duplicates
+from crossling.cleaning.minhash import SIMILARITY_THRESHOLD, compute_signatures, similarity
 
 HASHES = [0, 1, 7, 1 << 40, (1 << 63) + 5, (1 << 64) - 1]
 rows_of_hashes = st.lists(st.tuples(st.sampled_from(HASHES), st.booleans()), max_size=30)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.cleaning.duplicates import plain_form, remove_digits, split_sentences, text_weight
+from crossling.cleaning.plain_text import plain_form, remove_digits, split_sentences, text_weight
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.cleaning.duplicates import plain_form
+from crossling.cleaning.plain_text import plain_form
 from crossling.cleaning.rules import (
     ALL_RULES,
     BIT,

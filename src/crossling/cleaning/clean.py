@@ -13,9 +13,10 @@ import os
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ REPORT = "cleaning.json"
 KINDS = ("text", "pairs", "multi")
 CLEANED_FILE = "cleaned.gz"
 MAX_LISTED = 3  # files in a message
+LINES_PER_BLOCK = 512  # compressed in one call
 ONLY_LANGUAGE = "no other language left"  # reason to remove the last language of a multi-way corpus
 
 
@@ -182,13 +184,15 @@ def _write(survey: CorpusSurvey, part: CorpusPart) -> None:
             _compress(new / CLEANED_FILE, _kept_lines(part, survey.reasons(part) == 0))
 
 
-def _compress(file: Path, lines: Iterable[str]) -> None:
+def _compress(file: Path, lines: Iterator[str]) -> None:
     """Write gzip without name and time, so that equal text gives equal bytes."""
     with file.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
-        for number, line in enumerate(lines):
+        is_first = True
+        while block := list(islice(lines, LINES_PER_BLOCK)):
             # The reader removes one byte order mark from a file. A mark that belongs to the text must stay.
-            mark = "\ufeff" if number == 0 and line.startswith("\ufeff") else ""
-            packed.write(f"{mark}{line}\n".encode())
+            mark = "\ufeff" if is_first and block[0].startswith("\ufeff") else ""
+            is_first = False
+            packed.write((mark + "\n".join(block) + "\n").encode())
 
 
 def _kept_lines(part: CorpusPart, mask: np.ndarray) -> Iterator[str]:

@@ -4,128 +4,14 @@ All functions sort 64-bit hashes, and give the same result on any number of mach
 Equal rows are sorted in slices of up to 33 million rows, with about 50 bytes for each row. Near duplicates take about
 110 bytes for each compared row, and many-to-one rows about 50.
 """
-# N texts, P permutations, R rows of a band
 
 from __future__ import annotations
 
-import html
-import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from crossling.core.errors import BadInput
-
-# A Han character, kana or Hangul syllable carries about as much text as two or three letters. A Thai letter does not.
-_DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
-LETTERS_PER_DENSE = 2.5
-
-_CLOSING = "[\"'”’»›」』）)\\]]*"
-_END = re.compile(rf"(?<=[.!?…।॥۔؟։]){_CLOSING}\s+|(?<=[。！？｡።။។]){_CLOSING}\s*")
-
-
-class _CategoryFilter(dict[int, int | None]):
-    """Table for str.translate that removes characters by the first letter of their Unicode category."""
-
-    def __init__(self, removed: str) -> None:
-        super().__init__()
-        self.removed = removed
-
-    def __missing__(self, code: int) -> int | None:
-        self[code] = None if unicodedata.category(chr(code))[0] in self.removed else code
-        return self[code]
-
-
-_PLAIN = _CategoryFilter("PSZC")  # punctuation, symbols, separators, control and format characters
-_DIGITS = _CategoryFilter("N")
-
-
-def plain_form(text: str) -> str:
-    """Return the letters, marks and digits of a text, case-folded and NFKC-normalized."""
-    folded = text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text.casefold())
-    return folded.translate(_PLAIN)
-
-
-def remove_digits(form: str) -> str:
-    """Remove the digits of a plain form."""
-    return form if form.isalpha() else form.translate(_DIGITS)
-
-
-def text_weight(text: str) -> float:
-    """Length of a text in letters of an alphabet, with dense characters counted as 2.5."""
-    return len(text) if text.isascii() else len(text) + (LETTERS_PER_DENSE - 1) * len(_DENSE.findall(text))
-
-
-def split_sentences(text: str) -> Iterator[str]:
-    """Split a text after marks that end sentences.
-
-    Abbreviations are split as well. Only the consistency of both compared texts matters.
-    """
-    if "&" in text:
-        text = html.unescape(text)
-    return (part for part in _END.split(text) if part)
-
-
-SHINGLE = 4  # characters
-MIN_SHINGLES = 16  # shorter texts have no signature (zeros) and are similar to nothing
-PERMUTATIONS = 128
-SIMILARITY_THRESHOLD = 0.8
-# Two texts are compared if all values of a band agree. The probability that this happens in at least one band is 0.9999
-# at a similarity of 0.8, 0.5 at a similarity of 0.5, and 0.01 at a similarity of 0.2.
-BANDS, ROWS = 25, 5
-_SEED = 20230716  # any fixed number
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-def compute_signatures(texts: Sequence[str]) -> np.ndarray:
-    """Return one row of 128 16-bit values for each text, [N, P]."""
-    try:
-        from rensa import RMinHash
-    except ImportError:
-        raise BadInput("near duplicates need the package rensa. Install it with pip install crossling[data].") from None
-    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
-    windows = np.zeros(max(0, len(codes) - SHINGLE + 1), dtype=np.uint64)
-    for offset in range(SHINGLE):
-        windows = (windows ^ codes[offset : offset + len(windows)]) * _MIX
-        windows ^= windows >> np.uint64(29)
-    counts = np.maximum(lengths - SHINGLE + 1, 0)
-    counts[counts < MIN_SHINGLES] = 0
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(texts) else np.empty(0, dtype=np.int64)
-    inside = np.repeat(starts - offsets[:-1], counts) + np.arange(offsets[-1])  # windows inside one text
-    digests = RMinHash.digest_matrix_from_flat_token_hashes(
-        windows[inside], offsets.astype(np.uint64), PERMUTATIONS, _SEED
-    )
-    signatures_NP = np.array(digests.to_rows(), dtype=np.uint32).reshape(len(texts), PERMUTATIONS).astype(np.uint16)
-    signatures_NP[counts == 0] = 0
-    return signatures_NP
-
-
-def has_signature(signature_NP: np.ndarray) -> np.ndarray:
-    """Mask of the texts that are long enough, [N]."""
-    return np.asarray(signature_NP.any(axis=1))
-
-
-def band_slice(band: int) -> slice:
-    """Columns of a band in a signature."""
-    return slice(band * ROWS, (band + 1) * ROWS)
-
-
-def hash_band(values_NR: np.ndarray) -> np.ndarray:
-    """Hash the values of a band into one 64-bit value for each signature, [N]."""
-    value = np.zeros(len(values_NR), dtype=np.uint64)
-    for column in range(ROWS):
-        value = (value ^ values_NR[:, column].astype(np.uint64)) * _MIX
-        value ^= value >> np.uint64(29)
-    return value
-
-
-def similarity(left_NP: np.ndarray, right_NP: np.ndarray) -> np.ndarray:
-    """Estimated Jaccard similarity of the texts of each row, [N]."""
-    return np.asarray((left_NP == right_NP).mean(axis=1))
-
+from crossling.cleaning.minhash import BANDS, SIMILARITY_THRESHOLD, band_slice, has_signature, hash_band, similarity
 
 SLICE_ROWS = 1 << 25  # sorted together
 ROWS_PER_READ = 1 << 20

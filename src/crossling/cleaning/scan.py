@@ -26,7 +26,8 @@ import numpy as np
 import xxhash
 
 from crossling.cleaning.contamination import BenchmarkIndex
-from crossling.cleaning.duplicates import PERMUTATIONS, compute_signatures, plain_form, text_weight
+from crossling.cleaning.minhash import PERMUTATIONS, compute_signatures
+from crossling.cleaning.plain_text import plain_forms, text_weight
 from crossling.cleaning.rules import BIT, Reason, RowFilter, Rules, TextRow, log_length_ratio
 from crossling.core.resumable import fingerprint, is_finished, read_entry, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, ParallelCorpus
@@ -179,7 +180,7 @@ def scan_part(part: CorpusPart, rules: Rules, folder: Path, index_folder: Path |
     total = 0
     with write_finished_folder(folder, key) as (new, entry):
         while chunk := list(islice(rows, ROWS_PER_CHUNK)):
-            forms = [(plain_form(line), plain_form(other)) for line, other in chunk]
+            forms = list(zip(*map(plain_forms, zip(*chunk, strict=True)), strict=True))
             arrays = _compute_arrays(chunk, forms, part, rules)
             flags = np.fromiter(map(row_filter.find_faults, chunk, forms), dtype=np.uint16, count=len(chunk))
             if index:
