@@ -47,21 +47,27 @@ class MonolingualCorpus:
 
     def documents(self, counts: Counter[str] | None = None) -> Iterator[list[str]]:
         """Yield documents as lists of non-empty lines. `counts` counts skipped lines by reason."""
-        for source in self.sources:
-            document: list[str] = []
-            size = 0
-            for line in _count_skipped(FORMATS[source.format].read_text(source), (source,), counts):
-                if isinstance(line, SkipReason):
-                    continue
-                if line:
-                    document.append(line)
-                    size += len(line)
-                is_full = len(document) == MAX_DOCUMENT_LINES or size > MAX_DOCUMENT_CHARACTERS
-                if document and (not line or is_full):
-                    yield document
-                    document, size = [], 0
-            if document:
+        document: list[str] = []
+        size = 0
+        for line in self.lines(counts):
+            if line:
+                document.append(line)
+                size += len(line)
+            is_full = len(document) == MAX_DOCUMENT_LINES or size > MAX_DOCUMENT_CHARACTERS
+            if document and (not line or is_full):
                 yield document
+                document, size = [], 0
+        if document:
+            yield document
+
+    def lines(self, counts: Counter[str] | None = None) -> Iterator[str]:
+        """Yield all lines, with an empty one after each document. `counts` counts skipped lines by reason."""
+        for source in self.sources:
+            for line in _count_skipped(FORMATS[source.format].read_text(source), (source,), counts):
+                if isinstance(line, str):
+                    yield line
+            if not (isinstance(source, TextFile) and source.span and source.span.end):
+                yield ""  # the end of the file
 
 
 @dataclass(frozen=True)
