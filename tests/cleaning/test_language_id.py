@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from crossling.cleaning import language_id
-from crossling.cleaning.plain_text import plain_form
 from crossling.cleaning.language_id import LanguageChecker, are_similar_languages
+from crossling.cleaning.plain_text import plain_form
 from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
 

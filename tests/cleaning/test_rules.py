@@ -19,6 +19,7 @@ from crossling.cleaning.rules import (
     RowFilter,
     Rules,
     find_length_outliers,
+    find_median,
     log_length_ratio,
     rules_from_options,
 )
@@ -84,11 +85,27 @@ def test_detected_and_unchecked_languages_are_counted() -> None:
 # ---- length ratio -------------------------------------------------------------------------------------------
 
 
+def outliers(log_ratios: np.ndarray, mask: np.ndarray, most: float, drop: bool) -> np.ndarray:
+    """Mask of the outliers of rows in three slices."""
+    edges = [len(log_ratios) // 3, len(log_ratios) // 2]
+    found = find_length_outliers(np.split(log_ratios, edges), np.split(mask, edges), most, drop)
+    masks = [np.isin(np.arange(size), part) for size, part in zip(np.diff([0, *edges, len(mask)]), found, strict=True)]
+    return np.concatenate(masks)
+
+
+@given(st.lists(st.lists(st.floats(-9, 9, width=32), max_size=8), max_size=4))
+def test_the_median_of_slices_is_that_of_all_values(slices: list[list[float]]) -> None:
+    arrays = [np.array(values, dtype=np.float32) for values in slices]
+    values = np.concatenate([np.empty(0, dtype=np.float32), *arrays])
+    if len(values):
+        assert find_median(lambda: arrays) == np.median(values)
+
+
 def test_the_usual_ratio_is_that_of_the_corpus() -> None:
     chinese = [log_length_ratio("字" * n, "letter" * n) for n in range(10, 60)]
     wrong = [log_length_ratio("字" * 20, "word"), log_length_ratio("字", "letter" * 50)]
     log_ratios = np.array([*chinese, *wrong])
-    found = find_length_outliers(log_ratios, np.ones(len(log_ratios), dtype=bool), 4.0, drop=False)
+    found = outliers(log_ratios, np.ones(len(log_ratios), dtype=bool), 4.0, drop=False)
     assert np.flatnonzero(found).tolist() == [50, 51]
 
 
@@ -99,17 +116,17 @@ def test_ratios_of_short_texts_may_vary_more() -> None:
 
 def test_a_small_corpus_is_not_checked() -> None:
     log_ratios = np.array([0.0] * (MIN_ROWS_FOR_RATIO - 2) + [9.0])
-    assert not find_length_outliers(log_ratios, np.ones(len(log_ratios), dtype=bool), 4.0, drop=True).any()
+    assert not outliers(log_ratios, np.ones(len(log_ratios), dtype=bool), 4.0, drop=True).any()
 
 
 @given(st.lists(st.tuples(st.floats(-6, 6), st.booleans()), max_size=60), st.floats(1.1, 8))
 def test_no_outlier_is_left_after_dropping(rows: list[tuple[float, bool]], most: float) -> None:
     log_ratios = np.array([value for value, _ in rows])
     mask = np.array([is_included for _, is_included in rows], dtype=bool)
-    found = find_length_outliers(log_ratios, mask, most, drop=True)
+    found = outliers(log_ratios, mask, most, drop=True)
     assert not (found & ~mask).any()
-    assert not find_length_outliers(log_ratios, mask & ~found, most, drop=True).any()
-    once = find_length_outliers(log_ratios, mask, most, drop=False)
+    assert not outliers(log_ratios, mask & ~found, most, drop=True).any()
+    once = outliers(log_ratios, mask, most, drop=False)
     assert not (once & ~found).any()
 
 
