@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossling.cleaning import rules
 from crossling.cleaning.plain_text import plain_form
 from crossling.cleaning.rules import (
     ALL_RULES,
     BIT,
     BLANK,
     MIN_ROWS_FOR_RATIO,
+    NEAR_COPY_OVERLAP,
     Reason,
     RowFilter,
     Rules,
@@ -80,6 +82,14 @@ def test_detected_and_unchecked_languages_are_counted() -> None:
     row_filter.find_faults((SENTENCE, "x"), (plain_form(SENTENCE), "x"))
     assert row_filter.detected["sw"] == {"en": 1}
     assert row_filter.unchecked_languages == ["xh"]
+
+
+@given(st.text("abcd", min_size=3, max_size=60), st.lists(st.integers(0, 59), max_size=8))
+def test_a_near_copy_has_most_trigrams_in_common(left: str, changed: list[int]) -> None:
+    right = "".join("x" if position in changed else letter for position, letter in enumerate(left)) + "xyz"
+    a, b = ({text[i : i + 3] for i in range(len(text) - 2)} for text in (left, right))
+    overlap = 2 * len(a & b) / (len(a) + len(b))
+    assert (rules._trigram_overlap(left, right) >= NEAR_COPY_OVERLAP) == (overlap >= NEAR_COPY_OVERLAP)
 
 
 # ---- length ratio -------------------------------------------------------------------------------------------
