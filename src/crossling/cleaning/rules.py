@@ -206,7 +206,7 @@ def _trigram_overlap(left: str, right: str) -> float:
     trigrams = len(left) - 2
     # The sets have at most those trigrams of the left in common that the right has. So with more than a third missing,
     # the coefficient is below 0.8. Half of the text decides nearly always.
-    missing = {left[i : i + 3] for i in range(trigrams // 2) if left[i : i + 3] not in right}
+    missing = {part for i in range(trigrams // 2) if (part := left[i : i + 3]) not in right}
     if len(missing) * 3 > trigrams:
         return 0.0
     a = {left[i : i + 3] for i in range(len(left) - 2)}
