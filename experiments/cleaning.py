@@ -58,19 +58,15 @@ def main() -> None:
     parser.add_argument("--corpora", type=Path)
     parser.add_argument("--results", type=Path, default=Path("experiments/results"))
     arguments = parser.parse_args()
+    command = "python experiments/cleaning.py"
     if arguments.compare:
-        rows, name = compare(arguments.compare, arguments.corpora), "cleaning-rules"
+        name, command = "cleaning-rules", f"{command} --compare EARLIER/src --corpora CORPORA"
+        rows = compare(arguments.compare, arguments.corpora)
     else:
-        rows, name = measure(round(arguments.gigabytes * 1e9), arguments.workers, arguments.rules), "cleaning"
+        name, command = "cleaning", f"{command} --gigabytes {arguments.gigabytes} --workers {arguments.workers}"
+        rows = measure(round(arguments.gigabytes * 1e9), arguments.workers, arguments.rules)
     file = arguments.results / f"{date.today()}-{name}.json"
-    write_json(
-        file,
-        {
-            "device": cpu_name(),
-            "command": f"python experiments/cleaning.py {' '.join(sys.argv[1:])}".rstrip(),
-            "rows": rows,
-        },
-    )
+    write_json(file, {"device": cpu_name(), "command": command, "rows": rows})
     print(file)
 
 
