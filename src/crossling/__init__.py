@@ -50,6 +50,8 @@ if _TYPE_CHECKING:
     from crossling.objectives.ca_mlm import CAMLM as CAMLM
     from crossling.objectives.ca_mlm import CATLM as CATLM
     from crossling.objectives.contrastive import XLCo as XLCo
+    from crossling.objectives.denoising import Denoising as Denoising
+    from crossling.objectives.denoising import PairDenoising as PairDenoising
     from crossling.objectives.mlm import MLM as MLM
     from crossling.objectives.mlm import TLM as TLM
     from crossling.objectives.rtd import MRTD as MRTD
@@ -78,6 +80,8 @@ _HOMES = {
     "BitextNoise": "synthetic.corpus_files",
     "CAMLM": "objectives.ca_mlm",
     "CATLM": "objectives.ca_mlm",
+    "Denoising": "objectives.denoising",
+    "PairDenoising": "objectives.denoising",
     "ClassificationExample": "tasks.examples",
     "Corpora": "corpora.corpus",
     "Encoder": "inference.sentence_encoder",

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from crossling.core import progress
 from crossling.core.distributed import process_group
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, suggestion
 from crossling.data.shards import Shards
-from crossling.evaluate.probes import Probe, combine_probes, make_loss_probe, make_retrieval_probe
+from crossling.evaluate.probes import NamedProbe, Probe, combine_probes, make_loss_probe, make_retrieval_probe
 from crossling.objectives import Network
 from crossling.recipes import adapt_recipe, can_resume, get_recipe
 from crossling.recipes.initialization import AnyInitialModel, load_initial_model
@@ -41,6 +41,7 @@ def pretrain(
     probe: Probe | PathOrName | None = None,
     validate: Shards | PathOrName | None = None,
     probe_every: int | None = None,
+    share_device: bool = False,
 ) -> Network:
     """Pre-train a model. Resumes from the latest checkpoint in `out`.
 
@@ -57,6 +58,7 @@ def pretrain(
         probe: Folder of benchmark data to measure retrieval on, or a function of the network that returns metrics.
         validate: Shards to measure losses by language on [default: with `init` those of the run, otherwise none].
         probe_every: Steps between two measurements [default: a tenth of the steps].
+        share_device: Let several processes of torchrun use one GPU, over gloo. It is slow, and meant for tests.
 
     Returns:
         The trained network.
@@ -72,7 +74,7 @@ def pretrain(
     """
     started = progress.command_started or time.perf_counter()
     out = Path(out)
-    with process_group():
+    with process_group(share_device):
         data = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
         probes = [] if probe is None else [_make_probe(probe, data)]
         start = _load_init(recipe, out, init, init_generator, _architecture(recipe, set))
@@ -80,16 +82,25 @@ def pretrain(
         probes += _loss_probes(chosen, data, validate, is_initialized=start is not None)
         if probe_every and not probes:
             raise BadInput(f"probe_every={probe_every}: nothing to measure. Give probe or validate too.")
+        combined = combine_probes(probes) if probes else None
+        _check_keep_best(chosen.keep_best or "", combined)
         return train_recipe(
             chosen,
             data,
             out,
-            probe=combine_probes(probes) if probes else None,
+            probe=combined,
             probe_every=probe_every or max(1, chosen.steps // 10),
             workers=workers,
             init=start,
             started=started,
         )
+
+
+def _check_keep_best(metric: str, probe: Probe | None) -> None:
+    """Raise BadInput if the probe measures other metrics. Those of a function are known when it is called."""
+    metrics = {f"probe/{name}" for name in probe.metrics} if isinstance(probe, NamedProbe) else {metric}
+    if metric.startswith("probe/") and metric not in metrics:
+        raise BadInput(f"keep_best={metric}: no probe measures it{suggestion(metric, metrics)}")
 
 
 def _make_probe(probe: Probe | PathOrName, shards: Shards) -> Probe:

@@ -49,6 +49,8 @@ def folders(
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--learning-rate", "1"], "--set lr=1"),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--precision", "fp16"], "GPUs train in bfloat16"),
         (["embed", "lines.txt", "-o", "out.npy", "--precision", "int4"], "precision=int4: no such precision"),
+        (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--precision", "fp8"], "give --set precision=fp8."),
+        (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", "precision=fp16"], "expected one of bf16, fp8."),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", "steps", "5"], "5: unexpected. Settings have the form"),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", "lr=1,steps=3"], "Give each setting on its own."),
         (["pretrain", "xlm_e", *SHARDS_AND_OUT, "--set", f"steps={'9x' * 5000}"], "…: expected a whole number."),

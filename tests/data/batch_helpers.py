@@ -58,7 +58,10 @@ class Reader(DataObjective):
         if "other" in self.inputs:
             inputs = {"ids": flat("ids", examples.ids), "other": flat("other", examples.translation_ids)}
         rows = np.full(number, -1) if examples.row_N is None else examples.row_N
-        per_example = {"row": rows, "noise": noise.per_example("test"), "mask": np.full(number, special.mask)}
+        per_example = {
+            **{"row": rows, "position": noise.position_N},
+            **{"noise": noise.per_example("test"), "mask": np.full(number, special.mask)},
+        }
         return CorruptedExamples(inputs, per_example)
 
     def counts(self, batch: Batch) -> dict[str, int]:

@@ -156,7 +156,8 @@ def vocab(
     characters: Annotated[
         int | None, option("N", "Size of the sample. [default: 40 million; vocap: 1,250 per entry if more]")
     ] = None,
-    workers: Annotated[int, option("N", "Processes (vocap) or threads (joint).", min=1)] = 2,
+    workers: Annotated[int, option("N", "Processes that read, then threads that train.", min=1)] = 2,
+    share: ShareOption = None,
     seed: Seed = 0,
     json_: Json = False,
 ) -> None:
@@ -165,10 +166,12 @@ def vocab(
     Example: crossling vocab corpora --size 32000 -o vocab
 
     A smaller XLM-R for these languages: crossling vocab corpora --from xlm-roberta-base --trim -o vocab
+
+    On 16 machines, where the last one trains: crossling vocab ... --share 3/16
     """
     if sys.stderr.isatty() and size and allocate != "vocap" and not trim:
         print("Reading text, then training. SentencePiece shows no progress.", file=sys.stderr)
-    xl.vocab(
+    vocabulary = xl.vocab(
         corpora,
         out,
         size=size,
@@ -181,7 +184,11 @@ def vocab(
         from_=from_,
         extend=extend,
         trim=trim,
+        share=_parse_share(share),
     )
+    if vocabulary is None:
+        print(f"{out}: part {share} is done. The last part, or a run without --share, trains the vocabulary.")
+        return
     report = json.loads((out / "vocab.json").read_text(encoding="utf-8"))
     if json_:
         print(json.dumps(report))

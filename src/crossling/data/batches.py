@@ -4,8 +4,8 @@ Every random number is a function of (seed, stream, step, position in the global
 batch is split over ranks, micro-batches or workers, and the data need no state but the step. Every example of a corpus
 is read once before any is repeated.
 
-A step is divided into micro-batches before anything is read. Rank r of W processes computes the micro-batches r, r + W,
-r + 2W, ... The content of a micro-batch depends neither on the rank nor on the others.
+A step is divided into micro-batches of nearly equal numbers of tokens before any token is read. Rank r of W processes
+computes the micro-batches r, r + W, r + 2W, ... Their content depends on their number, but not on the rank.
 """
 # G groups (a language of text, or one corpus in one language pair), N examples of a step, U units of E examples
 
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from crossling.core.errors import BadInput
-from crossling.data.example_groups import make_groups
+from crossling.data.balanced_parts import balanced_parts
+from crossling.data.example_groups import example_lengths, make_groups
 from crossling.data.example_sampler import ExampleSampler
 from crossling.data.keyed_random import MAX_EXAMPLES, MAX_LENGTH, KeyedRandom
 from crossling.data.packing import Batch, Sequences, pack
@@ -76,10 +77,13 @@ class CorruptedExamples:
     per_example: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
     sequences_per_example: int = 1  # which are in one row
     has_same_rows: bool = False  # row k of every input has the same examples
+    read_tokens: int | None = None  # if an input repeats the tokens of another one
 
     @property
     def tokens(self) -> int:
-        """Number of tokens in all inputs."""
+        """Number of tokens that count as read: by default those of all inputs."""
+        if self.read_tokens is not None:
+            return self.read_tokens
         return sum(int(sequences.lengths_N.sum()) for sequences in self.inputs.values())
 
     def pack(self, length: int, has_bucketed_shapes: bool = False, pad: int = PAD) -> Batch:
@@ -230,6 +234,7 @@ class Batches(StepDataset):
         """
         self.objectives, self.micro_tokens, self.special = objectives, micro_tokens, shards.special
         self.rank, self.world_size, self.has_bucketed_shapes = rank, world_size, has_bucketed_shapes
+        self.shuffle_window = sampling.shuffle_window
         # Alternation needs both streams.
         self.alternate = alternate and len({objective.stream for objective in objectives.values()}) == 2
         self.groups = {
@@ -264,9 +269,16 @@ class Batches(StepDataset):
             )
         seed, _ = self.keys[name]
         order = objective.example_order.encode()
-        key = [seed, int.from_bytes(order), SAMPLE]
+        windows_G = None
+        if self.shuffle_window is not None:
+            windows_G = np.maximum(1, self.shuffle_window // length_G).tolist()
         self.samplers[name] = ExampleSampler(
-            probability_G.tolist(), list(map(len, groups)), examples_per_step=number, key=key, stream=sum(order)
+            probability_G.tolist(),
+            list(map(len, groups)),
+            examples_per_step=number,
+            key=[seed, int.from_bytes(order), SAMPLE],
+            stream=sum(order),
+            windows=windows_G,
         )
         self._set_mean_length(name, mean_length)
 
@@ -328,12 +340,16 @@ class Batches(StepDataset):
         )
 
     def _corrupted(self, name: str, step: int) -> Iterator[tuple[int, CorruptedExamples]]:
-        """Yield the index and the examples of each micro-batch of this process. Reads nothing of the others."""
+        """Yield the index and the examples of each micro-batch of this process. Reads only lengths of the others."""
         objective, noise = self.objectives[name], self._noise(name, step)
         group_N, index_N = self.samplers[name][step]
-        micro_batches = np.array_split(objective.example_units(group_N, noise), self.micro_batch_counts[name])
-        for index in range(self.rank, len(micro_batches), self.world_size):
-            selected = micro_batches[index].ravel()
+        units_UE, micro_batches = objective.example_units(group_N, noise), self.micro_batch_counts[name]
+        parts = [np.arange(len(units_UE))]
+        if micro_batches > 1:
+            length_N = example_lengths(self.groups[name], group_N, index_N)
+            parts = balanced_parts(length_N[units_UE].sum(1), micro_batches)
+        for index in range(self.rank, micro_batches, self.world_size):
+            selected = units_UE[parts[index]].ravel()
             own_noise = noise.select(selected)
             examples = self._read(name, group_N[selected], index_N[selected], own_noise)
             yield index, objective.corrupt(examples, own_noise, self.special)

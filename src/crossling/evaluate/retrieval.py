@@ -6,8 +6,11 @@ are one candidate, and finding it is correct for each of their lines.
 Protocol `xtreme`: what its scripts compute. English sentences are the queries, pooled by mean, at one layer. Equal
 sentences are separate candidates. The first is found, so the lines of the others count as wrong.
 
-Protocol `mteb`: what MTEB's bitext mining computes. F1 at the universal layer, in both directions, where each line is a
-class: a line that many queries find has a low precision. Equal sentences are separate candidates, as in `xtreme`.
+Protocol `mteb`: what MTEB's bitext mining computes. F1 in both directions, of the declared vectors if there are any, or
+else at the universal layer. Each line is a class: a line that many queries find has a low precision. Equal sentences
+are separate candidates, as in `xtreme`.
+
+Protocol `declared`: as `sweep`, with the sentence vectors that the folder of a Sentence Transformers model declares.
 
 Protocol `plug-in`: as `sweep`, but each sentence attends to its translation (VECO's cross-attention).
 """
@@ -27,7 +30,7 @@ from crossling.core.errors import BadInput
 from crossling.core.progress import Progress, count_truncations
 from crossling.corpora.languages import canonical_code
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
-from crossling.inference.pooling import normalize_vectors
+from crossling.inference.pooling import DECLARED, normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks.benchmark_files import find_tatoeba_files, select_pairs
 from crossling.tasks.predictions import ExamplePrediction
@@ -88,10 +91,11 @@ def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[Ret
 
 
 def evaluate_tatoeba(
-    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "mean", plug_in: bool = False
+    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "auto", plug_in: bool = False
 ) -> Iterator[TaskResult]:
     """Yield the results of each language pair in both directions. With `plug_in`, sentences attend to translations."""
     pairs = read_tatoeba(data, languages)
+    poolings = choose_poolings(encoder, pooling)[: 1 if plug_in else None]
     if plug_in:
         encoder.check_cross_attention()
         pairs = [RetrievalPair(*map(_add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
@@ -99,15 +103,18 @@ def evaluate_tatoeba(
     inputs_by_group = [
         dict.fromkeys(each for pair in group for side in pair.sides for each in side.inputs) for group in groups
     ]
-    with count_truncations("tatoeba"), Progress("tatoeba: sentences", sum(map(len, inputs_by_group))) as progress:
+    total = len(poolings) * sum(map(len, inputs_by_group))
+    with count_truncations("tatoeba"), Progress("tatoeba: sentences", total) as progress:
         for group, inputs in zip(groups, inputs_by_group, strict=True):
             sentences = [each if isinstance(each, str) else each[0] for each in inputs]
             translations = [each[1] for each in inputs] if plug_in else None
-            vectors_KND = encoder.encode_layers(
-                sentences, pooling, on_batch=progress.advance, translations=translations
-            )
             rows = {each: row for row, each in enumerate(inputs)}
-            yield from _score_group(encoder, group, rows, normalize_vectors(vectors_KND), pooling)
+            for each in poolings:
+                vectors_KND = encoder.encode_layers(
+                    sentences, each, on_batch=progress.advance, translations=translations
+                )
+                results = _score_group(encoder, group, rows, normalize_vectors(vectors_KND), each)
+                yield from (replace(result, parts=2 * len(poolings)) for result in results)
 
 
 def _score_group(
@@ -127,6 +134,13 @@ def _score_group(
         forward_KN, backward_KM = (np.stack(by_layer) for by_layer in zip(*nearest, strict=True))
         yield _score(encoder, pair, 0, second.first_line[forward_KN[:, first.of_line]], second, pooling)
         yield _score(encoder, pair, 1, first.first_line[backward_KM[:, second.of_line]], first, pooling)
+
+
+def choose_poolings(encoder: Encoder, pooling: str) -> list[str]:
+    """Return the poolings to score: one, or the mean and what the folder of the model declares."""
+    if pooling != "auto":
+        return [pooling]
+    return ["mean"] if encoder.head is None else ["mean", DECLARED]
 
 
 def xtreme_tatoeba_layer(num_layers: int) -> int:
@@ -209,40 +223,44 @@ def _score(
     language, direction = pair_name(pair.first.language, pair.second.language), f"{query.language}-{other.language}"
     if "-" not in language:
         direction = "en-xx" if query.language == "en" else "xx-en"
-    lines, has_translations = len(query.sentences), query.translations is not None
+    lines, has_translations, is_declared = len(query.sentences), query.translations is not None, pooling == DECLARED
+    protocol = PLUG_IN if has_translations else DECLARED if is_declared else "sweep"
+    scored = [encoder.num_layers] if is_declared else list(range(len(found_KN)))
     score = Score(
         model=encoder.name,
         task="tatoeba",
-        protocol=PLUG_IN if has_translations else "sweep",
+        protocol=protocol,
         metric="accuracy",
         language=language,
         direction=direction,
         pooling=pooling,
+        prompt=encoder.prompt_for(pooling) or None,
         setting=PLUG_IN if has_translations else "training-free",
         seed=encoder.seed,
         examples=lines,
         value=0,
     )
     correct_KN = found_KN == candidates.first_line[candidates.of_line]
-    by_protocol = {score.protocol: (range(len(correct_KN)), correct_KN)}
+    by_protocol = {protocol: (scored, correct_KN)}
     if direction == "en-xx" and pooling == "mean" and not has_translations:
         layer = xtreme_tatoeba_layer(encoder.num_layers)
-        by_protocol["xtreme"] = (range(layer, layer + 1), found_KN == np.arange(lines))
+        by_protocol["xtreme"] = ([layer], found_KN == np.arange(lines))
     rows = []
     for protocol, (layers, correct_KN) in by_protocol.items():
-        correct_NK = correct_KN[layers].T
+        correct_NK = correct_KN[[scored.index(layer) for layer in layers]].T
         statistics_NK2 = np.stack([correct_NK, np.ones_like(correct_NK)], axis=-1)
         rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
-    if not has_translations:
-        layer = encoder.universal_layer
-        statistics_NK3 = f1_by_line(found_KN[layer : layer + 1])
+    if is_declared or (encoder.head is None and not has_translations):
+        layer = encoder.num_layers if is_declared else encoder.universal_layer
+        statistics_NK3 = f1_by_line(found_KN[[scored.index(layer)]])
         rows += rows_by_layer(replace(score, protocol=MTEB, metric="f1"), statistics_NK3, [layer])
+    not_scored = [None] * scored[0]  # layers
     examples = (
         ExamplePrediction(
             str(line + 1),
-            (found_KN[:, line] + 1).tolist(),
+            not_scored + (found_KN[:, line] + 1).tolist(),
             {
-                f"{protocol}/accuracy": [[int(correct), 1] for correct in correct_KN[:, line]]
+                f"{protocol}/accuracy": not_scored + [[int(correct), 1] for correct in correct_KN[:, line]]
                 for protocol, (_, correct_KN) in by_protocol.items()
             },
         )

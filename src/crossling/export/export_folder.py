@@ -135,6 +135,11 @@ def export(
     if isinstance(net.encoder, NativeEncoder):
         _check_native(run, standalone, as_, precision, layers)
         as_ = NATIVE
+    if "decoder" in net.parts and layers is None:
+        raise BadInput(
+            f"{run}: an encoder-decoder is exported as a translator. Train one with crossling finetune {run} --task"
+            f" translation, or give layers={net.encoder.config.num_hidden_layers} for the encoder alone."
+        )
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
     models, config = build_models(net, as_, truncated), truncated or net.encoder.config
     if precision == "int8":

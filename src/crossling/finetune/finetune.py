@@ -69,6 +69,7 @@ def finetune(
     from_scratch: bool = False,
     checkpoints: str | None = None,
     preset: str | None = None,
+    shards: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> list[ScoreRow]:
     """Fine-tune a model once per seed and score it in every language.
@@ -91,6 +92,8 @@ def finetune(
         checkpoints: Fine-tune these checkpoints of the run `model`, each into `out`/step-STEP: `all`, or steps such as
             `1000,2000`. Rows have `step` and `flops`, and a report shows them as a curve.
         preset: Of `translation`: settings of a paper, `veco-wmt14-en-de` or `veco-wmt14-en-fr`.
+        shards: Of `translation`: train on the pairs of these shards of `tokenize`. `data` has dev and test sets only.
+            [default: train on the text of `data`]
         **overrides: Settings that replace the defaults or those of a preset, such as `lr=1e-5` or `steps=500`.
 
     Returns:
@@ -104,8 +107,8 @@ def finetune(
         >>> finetune("runs/veco", "translation", "multi30k", "mt", directions="en-de,de-en")
     """
     model, data, out = os.fspath(model), Path(data), Path(out)
-    if task != TRANSLATION and (directions is not None or from_scratch or preset is not None):
-        raise BadInput(f"task={task}: directions, from_scratch and preset belong to {TRANSLATION}. Omit them.")
+    if task != TRANSLATION and (directions is not None or from_scratch or preset is not None or shards is not None):
+        raise BadInput(f"task={task}: directions, from_scratch, preset and shards belong to {TRANSLATION}. Omit them.")
     if task == TRANSLATION and checkpoints is not None:
         raise BadInput(f"task={task}: it has no checkpoints. Omit them.")
     _check_options(task, seeds, setting=setting, selection=selection, grid=grid, plug_in=plug_in)
@@ -124,6 +127,7 @@ def finetune(
             seeds=seeds,
             from_scratch=from_scratch,
             preset=preset,
+            shards=shards,
             overrides=overrides,
         )
     check_finetuning_task(task)

@@ -173,7 +173,7 @@ class XLCo(PretrainingObjective):
             if self.rate:
                 side = mask_tokens(side, noise, special, **rates, purpose=name)
             inputs[name] = Sequences(side.lengths_N, {name: side.tokens["ids"]})
-        return CorruptedExamples(inputs, {"rows": rows_N2})
+        return CorruptedExamples(inputs, {"rows": rows_N2, "batch_positions": noise.position_N})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return dict.fromkeys(("xlco", "xlco_accuracy", "xlco_bound"), len(batch["rows"]))
@@ -196,13 +196,13 @@ class XLCo(PretrainingObjective):
             queue = net.parts["queue"]
             with Progress("queue", self.queue, enabled=is_main_process()) as progress:
                 while queue.filled < self.queue:
-                    queue.add([(self._keys(net, batch, "key"), batch["rows"]) for batch in next(batches)])
+                    queue.add([{**batch, "keys": self._keys(net, batch, "key")} for batch in next(batches)])
                     progress.update(queue.filled, "keys")
 
     def after_step(self, net: Network, progress: Tensor, outputs: Sequence[Mapping[str, Tensor]]) -> None:  # noqa: ARG002
         """Add the keys of the step to the queue, and update the key encoder."""
         if self.queue and outputs:
-            net.parts["queue"].add([(each["keys"], each["rows"]) for each in outputs])
+            net.parts["queue"].add(outputs)
         if self.momentum:
             self._update_key_encoder(net, self.momentum)
 
@@ -220,7 +220,7 @@ class XLCo(PretrainingObjective):
             else:
                 key_ND = vectors[key_side] if self.symmetric else self.represent(net, batch, key_side)
             if self.queue and query_side == "query":
-                new_keys = {"keys": key_ND.detach(), "rows": rows_N2}
+                new_keys = {name: batch[name] for name in ("rows", "batch_positions")} | {"keys": key_ND.detach()}
             sums.append(self._contrastive_sums(net, vectors[query_side], key_ND, rows_N2))
         return {name: torch.stack([each[name] for each in sums]).sum(0) / len(sums) for name in sums[0]} | new_keys
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -58,17 +58,23 @@ class KeyQueue(nn.Module):
         return min(int(self.seen), len(self.keys_AD))
 
     @torch.no_grad()
-    def add(self, micro_batches: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Replace the oldest keys by the keys and rows of a step, gathered from all processes.
+    def add(self, micro_batches: Sequence[Mapping[str, Tensor]]) -> None:
+        """Replace the oldest keys by those of a step, gathered from all processes.
 
-        They are added in the order of micro-batches, at the end of the step, so its split has no effect. A key that is
-        not finite leaves its slot unchanged.
+        They are added in the order of the global batch, at the end of the step, so its split has no effect. A key that
+        is not finite leaves its slot unchanged.
+
+        Args:
+            micro_batches: `keys`, their corpus rows (`rows`) and their `batch_positions` in each micro-batch.
         """
-        gathered = [[all_gather_rows(values)[0] for values in added] for added in micro_batches]
-        key_ND, rows_N2 = (torch.cat(values) for values in zip(*gathered, strict=True))
+        key_ND, rows_N2, position_N = (
+            torch.cat([all_gather_rows(each[name])[0] for each in micro_batches])
+            for name in ("keys", "rows", "batch_positions")
+        )
+        order_N = position_N.argsort()[-len(self.keys_AD) :]
         length, new = len(self.keys_AD), len(key_ND)
         slot_N = (self.seen + torch.arange(new, device=key_ND.device)[-length:]) % length
-        key_ND, rows_N2 = key_ND[-length:].to(self.keys_AD.dtype), rows_N2[-length:]
+        key_ND, rows_N2 = key_ND[order_N].to(self.keys_AD.dtype), rows_N2[order_N]
         finite_N1 = key_ND.isfinite().all(1, keepdim=True)
         self.keys_AD[slot_N] = torch.where(finite_N1, key_ND, self.keys_AD[slot_N])
         self.rows_A2[slot_N] = torch.where(finite_N1, rows_N2, self.rows_A2[slot_N])

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from crossling.core.errors import BadInput
 from crossling.core.hardware import Accelerator
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.native_encoder import NativeEncoder
@@ -27,6 +28,18 @@ from crossling.recipes.recipe import Recipe
 GPUS_PER_NODE = 8
 LINK_EFFICIENCY = 0.8  # fraction of the vendors' bandwidth that large messages reach
 GRADIENT_BYTES = 4  # per trained parameter
+
+
+def check_gpus(gpus: int) -> None:
+    """Raise BadInput for a number of GPUs that is no whole number above 0, or that does not fill its machines."""
+    if isinstance(gpus, bool) or not isinstance(gpus, int) or gpus < 1:
+        raise BadInput(f"gpus={gpus!r}: expected a whole number above 0.")
+    if gpus > GPUS_PER_NODE and gpus % GPUS_PER_NODE:
+        below = gpus - gpus % GPUS_PER_NODE
+        raise BadInput(
+            f"gpus={gpus}: more than {GPUS_PER_NODE} GPUs are machines of {GPUS_PER_NODE}. Give a multiple, such as"
+            f" {below} or {below + GPUS_PER_NODE}."
+        )
 
 
 def scatter_seconds(size: float, accelerator: Accelerator, gpus: int) -> float:

@@ -19,6 +19,7 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.folder_kinds import folder_kind
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.recipes.infoxlm import infoxlm
+from crossling.recipes.mbart import mbart
 from crossling.recipes.recipe import OBJECTIVES, Recipe
 from crossling.recipes.rosetta import rosetta
 from crossling.recipes.veco import veco
@@ -39,6 +40,7 @@ __all__ = [  # noqa: RUF022 - functions, then recipes
     "has_size",
     "recipe_name",
     "infoxlm",
+    "mbart",
     "rosetta",
     "veco",
     "xlm",
@@ -48,7 +50,7 @@ __all__ = [  # noqa: RUF022 - functions, then recipes
 ]
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
-    recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, rosetta)
+    recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, mbart, rosetta)
 }
 RTD_LR_FACTOR = 0.2  # of the peak learning rate, if replaced token detection continues from a model
 # Names of Hugging Face encoders, by the recipe that continues their pre-training.
@@ -65,7 +67,7 @@ def get_recipe(recipe: str | os.PathLike[str] | Recipe, size: str | None = None)
     Args:
         recipe: Name of a recipe, in any spelling (`xlm_e`, `XLM-E`), or a path that ends in `.json`. A `Recipe` is
             returned as it is.
-        size: Size of the model [default: base, for veco large].
+        size: Size of the model [default: base, for veco and mbart large].
 
     Returns:
         The recipe with all its settings.

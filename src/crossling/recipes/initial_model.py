@@ -57,6 +57,7 @@ class InitialModel:
         name: Name or path of the model, as given.
         encoder: The encoder and its heads.
         generator: The generator of a discriminator, or None.
+        decoder: The decoder of an encoder-decoder run, or None.
         vocabulary: The vocabulary of the model.
         generator_name: Name or path of the generator, if it is another model.
 
@@ -70,6 +71,7 @@ class InitialModel:
     generator: ConvertedModel | None
     vocabulary: Vocabulary | PreTrainedTokenizerFast
     generator_name: str | None = None
+    decoder: CrosslingModel | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -108,7 +110,11 @@ class InitialModel:
             own = parts.get("generator")
             own = ConvertedModel(own.config, own, parts["generator_head"]) if own is not None else None
             loaded = cls(
-                name=str(model), encoder=encoder, generator=own, vocabulary=_load_tokenizer(run / "vocab", run)
+                name=str(model),
+                encoder=encoder,
+                generator=own,
+                vocabulary=_load_tokenizer(run / "vocab", run),
+                decoder=parts.get("decoder"),
             )
         else:
             files = [*TOKENIZER_FILES, *WEIGHT_FILES, *(f"generator/{file}" for file in WEIGHT_FILES)]
@@ -175,7 +181,7 @@ class InitialModel:
         names = [*ARCHITECTURE]
         # A position bias or cross-attention that the model lacks is new, as the recipe has it.
         names += ["relative", "gate", "gate_input", "plain_gate"] if config.relative_positions else []
-        names += ["cross_attention", "cross_query"] if config.cross_attention else []
+        names += ["cross_attention", "cross_query"] if config.cross_attention and not recipe.has_decoder else []
         own: dict[str, Any] = {name: getattr(config, CONFIG_NAMES.get(name, name)) for name in names}
         own |= {"generator_layers": generator_layers, "token_table": token_table, "universal_layer": layer}
         return recipe.replace(model=replace(shape, **own))
@@ -208,6 +214,8 @@ class InitialModel:
             _copy_encoder(parts["generator"], source.encoder, remap)
             _copy_head(parts["generator_head"], source.lm_head or self.encoder.lm_head, remap)
         _copy_encoder(net.encoder, self.encoder.encoder, remap)
+        if "decoder" in parts:  # layers of an encoder are those of a decoder, but for its cross-attention
+            _copy_encoder(parts["decoder"], self.decoder or self.encoder.encoder, remap)
         for name, head in (("lm_head", self.encoder.lm_head), ("rtd_head", self.encoder.rtd_head)):
             if name in parts:
                 _copy_head(parts[name], head, remap)
@@ -226,13 +234,15 @@ class InitialModel:
             >>> model.new_modules(crossling.recipes.xlm_e("base"))
             ['rtd_head']
         """
-        has_lm = bool(recipe.mlm or recipe.tlm or recipe.ca_mlm or recipe.ca_tlm)
+        has_lm = bool(recipe.mlm or recipe.tlm or recipe.ca_mlm or recipe.ca_tlm or recipe.has_decoder)
+        is_encoder = self.decoder is None and not self.encoder.config.cross_attention
         generator_head = (self.generator or self.encoder).lm_head or self.encoder.lm_head
         missing = {
             "lm_head": has_lm and self.encoder.lm_head is None,
             "rtd_head": recipe.has_rtd and self.encoder.rtd_head is None,
             "generator_head": recipe.has_rtd and generator_head is None,
-            CROSS_ATTENTION: recipe.model.cross_attention and not self.encoder.config.cross_attention,
+            CROSS_ATTENTION: (recipe.model.cross_attention and not self.encoder.config.cross_attention)
+            or (recipe.has_decoder and is_encoder),
         }
         return [name for name, is_missing in missing.items() if is_missing]
 

@@ -145,7 +145,7 @@ class NativeInitialModel:
             >>> model.adapt(crossling.recipes.xlm_r("base")).model.architecture
             'native'
         """
-        if recipe.model.cross_attention:
+        if recipe.model.cross_attention or recipe.has_decoder:
             raise BadInput(
                 f"recipe {recipe.name}: needs cross-attention, which {self.name} lacks. Use another recipe, or a model"
                 " that crossling can convert."

@@ -122,8 +122,9 @@ def count_parameters(net: Network) -> dict[str, int]:
 
 
 def count_layer_parameters(net: Network) -> int:
-    """Return the parameters of the encoder without its embeddings."""
-    return sum(parameter.numel() for block in net.encoder.blocks for parameter in block.parameters())
+    """Return the parameters of the encoder, and of a decoder, without their embeddings."""
+    models = [net.encoder, *([net.parts["decoder"]] if "decoder" in net.parts else [])]
+    return sum(parameter.numel() for model in models for block in model.blocks for parameter in block.parameters())
 
 
 def flops_per_token(recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad]) -> dict[str, float]:

@@ -24,6 +24,7 @@ from crossling.core.progress import format_count, format_duration, print_status
 from crossling.data.example_sampler import pair_counts, text_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
+from crossling.model.fp8 import require_fp8
 from crossling.model.model_shape import SIZES
 from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network
@@ -36,6 +37,7 @@ from crossling.recipes.sampling_preview import preview_pairs, preview_text
 from crossling.train.checkpoint import Retention
 from crossling.train.health import DiscriminatorGuard
 from crossling.train.meters import TrainingCost, describe_machine
+from crossling.train.parallel import check_parallel
 from crossling.train.resampling import Resampling
 from crossling.train.run_folder import InitSource, RunFolder, same_models
 from crossling.train.step import Schedule
@@ -127,6 +129,9 @@ def _train(
     started: float,
 ) -> Network:
     """Train in one process of the run."""
+    if recipe.precision == "fp8":
+        require_fp8(device)
+    check_parallel(recipe.parallel)
     new = source.new if source else []
     uses_graphs = recipe.cuda_graphs and device.type == "cuda"
     with main_process_first():  # it writes the starts of all blocks beside the shards
@@ -149,8 +154,7 @@ def _train(
         if is_main_process():
             modules = ", ".join(new) or "none"
             warnings.warn(f"initialized from {model.name}: {summary}; new modules: {modules}.", stacklevel=3)
-    if recipe.gradient_checkpointing:
-        enable_gradient_checkpointing(net)
+    configure_network(net, recipe)
     cost = TrainingCost(flops_per_token(recipe, net, objective_loads(batches)), describe_machine(device))
     try:
         trainer = Trainer(
@@ -187,12 +191,15 @@ def _retention(recipe: Recipe, started: Recipe) -> Retention:
     return Retention(recipe.keep_last, every, best)
 
 
-def enable_gradient_checkpointing(net: Network) -> None:
-    """Recompute the activations of all encoders in the backward pass."""
+def configure_network(net: Network, recipe: Recipe) -> None:
+    """Set gradient checkpointing and the precision of all encoders as the recipe requires."""
     for module in (net.encoder, *net.parts.values()):
         if isinstance(module, CrosslingModel):
-            module.gradient_checkpointing_enable()
-        elif isinstance(module, NativeEncoder):
+            if recipe.gradient_checkpointing:
+                module.gradient_checkpointing_enable()
+            if recipe.precision == "fp8":
+                module.enable_fp8()
+        elif isinstance(module, NativeEncoder) and recipe.gradient_checkpointing:
             module.model.gradient_checkpointing_enable({"use_reentrant": False})
 
 

@@ -10,6 +10,9 @@ They are stored in `showcase.json`. Every part is optional, but must be complete
                    "predicted": [[i, j], ...],                       links, counted from 0
                    "sure": [[i, j], ...], "possible": [[i, j], ...],
                    "languages": ["qaa", "qab"], "model": "runs/xlm_e"},
+     "attention": {"queries": ["token", ...], "keys": ["token", ...],
+                   "weights": [[0.3, ...], ...],                     one row per token that attends
+                   "layer": 6, "languages": ["qaa", "qab"], "model": "runs/veco"},
      "neighbours": [{"query": "...", "language": "qaa", "truth": "...",
                      "candidates": [{"text": "...", "score": 0.81, "right": true}, ...]}, ...],      nearest first
      "rtd": {"auc": 0.83,
@@ -62,6 +65,14 @@ _PARTS: dict[str, Any] = {
         "languages": [str],
         "model": str,
     },
+    "attention": {
+        "queries": [str],
+        "keys": [str],
+        "weights": [[NUMBER]],
+        "layer": int,
+        "languages": [str],
+        "model": str,
+    },
     "neighbours": [
         {"query": str, "language": str, "truth": str, "candidates": [{"text": str, "score": NUMBER, "right": bool}]}
     ],
@@ -80,7 +91,10 @@ def read_showcase(path: Path) -> Showcase:
     for part in _PARTS.keys() & showcase.keys():
         _check(showcase[part], _PARTS[part], part, path)
     if "alignment" in showcase:
-        _check_grid(showcase["alignment"], path)
+        _check_alignment(showcase["alignment"], path)
+    if "attention" in showcase:
+        attention = showcase["attention"]
+        _check_grid(attention["weights"], len(attention["queries"]), len(attention["keys"]), "attention.weights", path)
     for sentence in showcase.get("rtd", {}).get("sentences", []):
         if len({len(sentence[name]) for name in ("tokens", "replaced", "probability")}) > 1:
             raise BadInput(f"{path}: rtd: expected one 'replaced' and 'probability' per token.")
@@ -104,11 +118,14 @@ def _check(value: Any, shape: Any, key: str, path: Path) -> None:
         _expect(is_valid, name, key, path)
 
 
-def _check_grid(alignment: dict[str, Any], path: Path) -> None:
+def _check_grid(values: list[list[float]], rows: int, columns: int, key: str, path: Path) -> None:
+    fits = len(values) == rows and all(len(row) == columns for row in values)
+    _expect(fits, f"{rows} rows of {columns} numbers", key, path)
+
+
+def _check_alignment(alignment: dict[str, Any], path: Path) -> None:
     rows, columns = len(alignment["source"]), len(alignment["target"])
-    similarity = alignment["similarity"]
-    fits = len(similarity) == rows and all(len(row) == columns for row in similarity)
-    _expect(fits, f"{rows} rows of {columns} numbers", "alignment.similarity", path)
+    _check_grid(alignment["similarity"], rows, columns, "alignment.similarity", path)
     for kind in ("predicted", "sure", "possible"):
         inside = all(len(link) == 2 and 0 <= link[0] < rows and 0 <= link[1] < columns for link in alignment[kind])
         _expect(inside, "links [i, j] inside the sentences, counted from 0", f"alignment.{kind}", path)
