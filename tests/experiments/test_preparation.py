@@ -1,4 +1,4 @@
-"""The script experiments/preparation.py: all stages of a small text are measured."""
+"""The script experiments/preparation.py: every stage of a small text has a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossling.core.files import read_json
 from tests.load_script import load_script
 
 
-def test_every_stage_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = load_script("experiments/preparation.py")
     for name, value in {"WORDS": 200, "LINES_AT_ONCE": 100, "SIZE": 300}.items():
         monkeypatch.setattr(script, name, value)

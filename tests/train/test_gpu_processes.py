@@ -30,7 +30,7 @@ needs_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the plain run 
 RUNS = {"cpu": ["rosetta"], "cuda": [*RECIPES]}
 RESUMED, COMPILED = "rosetta", "xlm_e"
 # Relative; absolute for figures below 1. On a GPU weights are rounded to bfloat16, for FSDP2 also those of norms.
-TOLERANCE = {"cpu": {"ddp": 1e-5, "fsdp": 1e-5}, "cuda": {"ddp": 2e-3, "fsdp": 1e-2}}
+TOLERANCE = {"cpu": {"ddp": 1e-5, "fsdp": 1e-5}, "cuda": {"ddp": 5e-3, "fsdp": 1e-2}}
 GRADIENT_FACTOR = 5  # of the tolerance, for the gradient norm
 CASES = [
     *(pytest.param("cpu", name, id=f"cpu-{name}", marks=needs_cpu) for name in RUNS["cpu"]),

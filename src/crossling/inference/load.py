@@ -93,8 +93,8 @@ def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:
     folder = get_model_folder(name, TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
     network = load_pretrained(find_encoder_folder(folder), name)
     universal_layer = getattr(network.config, "universal_layer", None)
-    # The vectors that an export of ours declares are those of its universal layer.
-    head = None if isinstance(network, CrosslingModel) else SentenceHead.read(folder, network.config.hidden_size)
+    # The vectors of our exports are those of the universal layer.
+    head = SentenceHead.read(folder, network.config.hidden_size) if universal_layer is None else None
     tokenizer = load_tokenizer(find_encoder_folder(folder), name)
     return Encoder(network, tokenizer, name, universal_layer=universal_layer, head=head)
 

@@ -20,11 +20,11 @@ from crossling.core.distributed import (
     world_size,
 )
 from crossling.core.errors import BadInput, Failed
+from crossling.core.hardware import require_fp8
 from crossling.core.progress import format_count, format_duration, print_status
 from crossling.data.example_sampler import pair_counts, text_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
-from crossling.model.fp8 import require_fp8
 from crossling.model.model_shape import SIZES
 from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network
