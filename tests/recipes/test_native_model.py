@@ -28,7 +28,7 @@ from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.initialization import load_initial_model
 from crossling.recipes.native_model import NativeInitialModel
 from crossling.recipes.network import build_network, make_batches
-from crossling.recipes.pretrain import enable_gradient_checkpointing
+from crossling.recipes.pretrain import configure_network
 from crossling.recipes.recipe import Recipe
 from crossling.train.muon import count_stacked_matrices
 from crossling.train.parallel import compile_modules
@@ -252,7 +252,7 @@ def test_gradient_checkpointing_changes_no_gradient(saved: Saved, own_shards: Ca
         net.zero_grad()
         recipe.mlm.loss(net.train(), batch)["mlm"].backward()
         gradients.append([parameter.grad for parameter in net.parameters() if parameter.grad is not None])
-        enable_gradient_checkpointing(net)
+        configure_network(net, recipe.replace(gradient_checkpointing=True))
     assert net.encoder.blocks[0].gradient_checkpointing
     torch.testing.assert_close(*gradients)
 

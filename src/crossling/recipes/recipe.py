@@ -352,6 +352,8 @@ class Recipe:
             yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."
 
     def _fp8_problems(self) -> Iterator[str]:
+        if self.model.architecture == "native":
+            yield "precision=fp8 is for the architecture of crossling only. Set precision=bf16."
         if self.parallel == "fsdp":
             yield "precision=fp8 trains on replicas only, found parallel=fsdp. Set parallel=ddp or precision=bf16."
         for name in ("width", "feed_forward"):
