@@ -63,6 +63,25 @@ def encoder() -> Encoder:
 
 
 @pytest.fixture
+def declared_encoder() -> Encoder:
+    """Return an encoder whose folder declares sentence vectors: [CLS], a dense layer, and a prompt."""
+    import torch
+
+    from crossling.inference.sentence_encoder import Encoder
+    from crossling.inference.sentence_head import DenseLayer, SentenceHead
+    from tests.tiny_encoder import make_model, make_tokenizer
+
+    model = make_model()
+    torch.manual_seed(0)
+    dense = DenseLayer(model.config.hidden_size, 8)
+    dense.activation = torch.nn.Tanh()
+    head = SentenceHead(
+        poolings=("cls",), layers=torch.nn.Sequential(dense), width=8, prompts={"all": "the "}, default_prompt="all"
+    )
+    return Encoder(model, make_tokenizer(), "labse", head=head)
+
+
+@pytest.fixture
 def write() -> Callable[[Path, str], Path]:
     def write(path: Path, text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,22 @@ import crossling
 
 NAMES = [
     *("BadInput", "BitextNoise", "Corpora", "Encoder", "ExampleCounts", "Failed", "InitialModel", "Interrupted"),
+    *("FastVocabulary", "NativeInitialModel", "SpecialTokens"),
     *("Recipe", "Rules", "Shards", "Share", "Translator", "TunedModel", "Vocabulary"),
-    *("CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "XLCo", "ModelShape", "OptimizerSettings", "Sampling"),
+    *(
+        "CAMLM",
+        "CATLM",
+        "Denoising",
+        "MLM",
+        "MRTD",
+        "PairDenoising",
+        "TLM",
+        "TRTD",
+        "XLCo",
+        "ModelShape",
+        "OptimizerSettings",
+        "Sampling",
+    ),
     *("ClassificationExample", "MinedPair", "QAExample", "TaggingExample"),
     *(
         "align",
@@ -82,7 +96,17 @@ def public_methods(value: type) -> dict[str, Callable[..., object]]:
 # Methods without an example, and methods that raise BadInput without a Raises. Shrink them.
 NO_EXAMPLE = {"Encoder.check_cross_attention", "Encoder.fingerprint", "Encoder.resolve_layer", "Recipe.stream_steps"}
 NO_RAISES = {"Encoder.check_cross_attention", "Encoder.resolve_layer"}
-OBJECTIVES = {"CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "XLCo"}  # their methods are for the trainer
+OBJECTIVES = {
+    "CAMLM",
+    "CATLM",
+    "Denoising",
+    "MLM",
+    "MRTD",
+    "PairDenoising",
+    "TLM",
+    "TRTD",
+    "XLCo",
+}  # their methods are for the trainer
 SETTINGS = {"ModelShape", "OptimizerSettings", "Sampling"}
 
 

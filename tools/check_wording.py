@@ -53,6 +53,9 @@ class Rule:
 LINGUISTICS = ("src/crossling/synthetic", "tests/synthetic")
 MASKING = ("src/crossling/objectives", "tests/objectives")
 QA_CONTEXTS = ("src/crossling/finetune", "src/crossling/tasks", "tests/finetune")
+SHUFFLE_WINDOWS = (
+    *("src/crossling/data", "tests/data", "experiments/step_data.py", "tests/experiments/test_step_data.py"),
+)
 JOBS = ("tests/cleaning", "tests/core", "tests/data")  # --share I/N
 EXAMPLES = ("tests/evaluate", "tests/inference")  # "the house" is a sentence
 LAB = ("src/crossling/lab", "tests/lab")
@@ -171,8 +174,8 @@ RULES = (
         "window (of steps)",
         r"\bwindow\b",
         "metrics accumulator",
-        unless="window-size|get window|content ?window",
-        exempt=QA_CONTEXTS,
+        unless="window-size|get window|content ?window|sliding.window|shuffle window",
+        exempt=(*QA_CONTEXTS, *SHUFFLE_WINDOWS),
     ),
     Rule("measured (as a name)", rf"\bmeasured\b{NAME}|\bdef measured\b|(?-i:\bMeasured\b)(?= ?[(:])", "result"),
     Rule(

@@ -29,6 +29,7 @@ ROWS = {
         *("xlm_e, text and bitext, batch 4", "waiting for the loader, batch"),
     ],
     "short-steps": ["xlm_e, batch 4", "xlm_e, batch 8", "rosetta, batch 4"],
+    "fp8": ["xlm_e, fp8, batch 4", "xlm_e, fp8, batch 8"],
     "recipes": ["infoxlm (MLM, TLM, XLCo), batch 4", "veco (CA-MLM, TLM), batch 4", "xlm_r (MLM), batch 4"],
     "attention": [
         *["gated attention 4x2x64x32, forward and backward"] * 2,

@@ -56,6 +56,26 @@ def test_all_corpora_of_a_folder_are_found(tmp_path: Path) -> None:
     assert corpora.languages == ("ckb", "de", "en", "fr", "pt-BR", "sw", "ur", "zh-Hant")
 
 
+def test_published_files_keep_their_names(tmp_path: Path) -> None:
+    published = [
+        *("text/zh-Hans.txt.xz", "text/hi_rom.txt.xz", "text/ns.txt.xz"),  # CC-100
+        *("pairs/ccmatrix/en-fr.bitextf.tsv.gz", "pairs/ccaligned/af_ZA-en_XX.tsv.xz"),
+        *("pairs/ccaligned/en_XX-fr_XX.tsv.xz", "pairs/WikiMatrix.en-fr.tsv.gz"),
+        *("pairs/MultiUN.en-fr.en", "pairs/MultiUN.en-fr.fr", "pairs/MultiUN.en-fr.ids", "pairs/LICENSE"),
+        *("pairs/CCMatrix.en-fr.en", "pairs/CCMatrix.en-fr.fr", "pairs/CCMatrix.en-fr.scores"),
+        *("pairs/training/europarl-v7.fr-en.en", "pairs/training/europarl-v7.fr-en.fr"),  # WMT14
+    ]
+    corpora = Corpora(put(tmp_path, dict.fromkeys(published, "1.1\ta\tb")))
+    assert [text.language for text in corpora.text] == ["hi-Latn", "nso", "zh"]
+    assert [pairs.label for pairs in corpora.pairs] == [
+        *("CCMatrix.en-fr", "MultiUN.en-fr", "WikiMatrix.en-fr", "ccaligned.af-en", "ccaligned.en-fr"),
+        *("ccmatrix.en-fr", "europarl-v7.fr-en"),
+    ]
+    assert [row for pairs in corpora.pairs[2:6] for row in pairs.rows()] == [("a", "b")] * 4
+    chosen = Corpora(tmp_path, priority=["ccmatrix", "ccaligned"])
+    assert [pairs.label for pairs in chosen.pairs] == ["ccaligned.af-en", "ccmatrix.en-fr"]
+
+
 def test_names_and_labels_of_corpora(tmp_path: Path) -> None:
     put(tmp_path, {"text/swh.txt": "a", "pairs/en-fr.tsv": "a\tb", "pairs/x.en-zh_Hant.tsv": "a\tb"})
     corpora = Corpora(tmp_path)
@@ -104,6 +124,9 @@ def test_the_languages_of_a_pair(tmp_path: Path, file: str, languages: tuple[str
         ({"text": "x", "pairs/en-fr.tsv": "a\tb"}, "text: not read at this place"),
         ({"pairs/corpus.tmx.gz": "<tmx/>"}, r"corpus\.tmx\.gz: unknown format"),
         ({"pairs/fr.tsv": "a\tb"}, r"fr\.tsv: unknown format"),
+        ({"pairs/name/fr.tsv": "a\tb"}, r"fr\.tsv: unknown format"),
+        ({"pairs/name/v1/en-fr.tsv": "a\tb"}, "v1: a folder, expected a file"),
+        ({"pairs/name/en-fr.tsv": "a\tb", "pairs/name.en-fr.tsv": "a\tb"}, "both hold en-fr"),
         ({"pairs/en-xx.tsv": "a\tb"}, r"en-xx\.tsv: 'xx' is not a language code"),
         ({"pairs/en-eng.tsv": "a\tb"}, "pairs en with itself"),
         ({"pairs/en-fr.tsv": "a\tb", "pairs/eng-fra.tsv": "a\tb"}, "both hold en-fr"),

@@ -63,6 +63,14 @@ def test_invalid_codes_are_refused(written: str) -> None:
         ("en-pt_br", ("en", "pt-BR")),
         ("zh-Hant-zh", ("zh-Hant", "zh")),
         ("qaa-qab", ("qaa", "qab")),
+        ("en-zh_CN", ("en", "zh-CN")),
+        ("af_ZA-en_XX", ("af", "en")),
+        ("en_XX-pt_XX", ("en", "pt")),
+        ("en_XX-zh_CN", ("en", "zh")),
+        ("en_XX-zh_TW", ("en", "zh-Hant")),
+        ("cb_IQ-en_XX", ("ckb", "en")),
+        ("en_XX-zz_TR", ("en", "zza")),
+        ("en_XX-hi_IN_rom", ("en", "hi-Latn")),
     ],
 )
 def test_the_two_languages_of_a_pair(written: str, canonical: tuple[str, str]) -> None:
@@ -79,6 +87,8 @@ def test_the_two_languages_of_a_pair(written: str, canonical: tuple[str, str]) -
         ("en-fr-de", "is not a language pair"),
         ("en-xx", "'xx' is not a language code"),
         ("sw-swh", "pairs sw with itself"),
+        ("en_XX-en_US", "pairs en with itself"),
+        ("en_XX-xx_XX", "'xx' is not a language code"),
     ],
 )
 def test_invalid_pairs_are_refused(written: str, expected: str) -> None:

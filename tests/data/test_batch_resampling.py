@@ -92,6 +92,8 @@ def test_a_single_group_gives_the_same_examples_for_any_world_size() -> None:
     found = scalars(one.single_group(1, few, 99)[0], "row")
     assert set(np.asarray(found) >> 40) == {1}
     assert len(set(found)) == 30
-    assert [row for batches in two for row in scalars(batches.single_group(1, few, 99)[0], "row")] == found
+    assert sorted(row for batches in two for row in scalars(batches.single_group(1, few, 99)[0], "row")) == sorted(
+        found
+    )
     assert scalars(one.single_group(1, few, 98)[0], "row") != found
     assert one.samplers["pairs"].examples_per_step == 12  # as it was

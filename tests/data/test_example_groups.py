@@ -15,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossling.data import example_groups as module
-from crossling.data.example_groups import block_starts
+from crossling.data.example_groups import block_starts, example_lengths, make_groups
 from crossling.data.shards import ArrayWriter, TokenizedSentences
+from crossling.sampling import Sampling
+
+from .batch_helpers import bitext, shards_of
 
 Documents = list[list[int]]  # the lengths of their sentences
 
@@ -179,3 +182,25 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
 
     assert peak("more documents", 6000, [20] * 3) < 1.3 * peak("documents", 600, [20] * 3)
     assert peak("longer documents", 400, [20] * 150) < 1.3 * peak("fewer blocks", 400, [20] * 15)
+
+
+@pytest.mark.parametrize("full_blocks", [False, True])
+def test_lengths_are_those_of_the_examples(full_blocks: bool) -> None:
+    """Text with a shorter last block, and pairs that are empty on a side or longer than a side may be."""
+    sides = [0, 4, 9, 30, 2] * 300, [5, 6, 0, 8, 2] * 300
+    corpora = [bitext(0, "en-sw", *sides), bitext(1, "de-sw", [3] * 9, [4] * 9)]
+    shards = shards_of({"en": [[3, 4, 20], [5], [2, 2]], "sw": [7]}, corpora)
+    for stream in ("text", "pairs"):
+        groups = make_groups(shards, stream, 21, Sampling(full_blocks=full_blocks))
+        examples = [(group, index) for group in range(len(groups)) for index in range(len(groups[group]))][::-1]
+        group_N, index_N = np.asarray(examples).T
+        expected = [1 + sum(map(len, groups[group].example(index)[:2])) for group, index in examples]
+        assert example_lengths(groups, group_N, index_N).tolist() == expected
+
+
+def test_rows_are_those_with_both_sides() -> None:
+    corpus = bitext(0, "en-sw", [0, 4, 9, 30, 2] * 300, [5, 6, 0, 8, 2] * 300)
+    expected = [row for row in range(1500) if row % 5 in (1, 3, 4)]
+    assert corpus.rows(np.arange(900)).tolist() == expected
+    assert corpus.rows(np.array([899, 0, 899])).tolist() == [expected[i] for i in (899, 0, 899)]
+    assert corpus.row(500) == expected[500]

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.data import example_sampler as module
-from crossling.data.example_sampler import CIRCLE, STRIDES, ExampleSampler, count_below, floor_sum, permute
+from crossling.data.example_sampler import (
+    CIRCLE,
+    STRIDES,
+    ExampleSampler,
+    count_below,
+    floor_sum,
+    permute,
+    permute_in_windows,
+)
 
 
 @given(n=st.integers(0, 200), m=st.integers(1, 60), a=st.integers(0, 100), b=st.integers(0, 100))
@@ -124,6 +132,69 @@ def test_seeds_and_epochs_have_different_orders() -> None:
     )
     orders = [tuple(sampler[step][1].tolist()) for sampler in (one, other) for step in range(2)]
     assert Counter(orders).most_common(1)[0][1] == 1
+
+
+@given(size=st.integers(1, 3000), window=st.integers(1, 400), key=st.integers(0, CIRCLE - 1))
+def test_permute_in_windows_gives_a_permutation(size: int, window: int, key: int) -> None:
+    order = in_windows(size, window, key)
+    assert sorted(order.tolist()) == list(range(size))
+
+
+@given(size=st.integers(1, 9000), window=st.integers(1, 100), key=st.integers(0, CIRCLE - 1))
+def test_examples_are_sampled_from_few_windows_at_a_time(size: int, window: int, key: int) -> None:
+    """The examples that are shuffled together are at most 16 runs, and the shorter rest."""
+    order, together = in_windows(size, window, key), 16 * window
+    for start in range(0, size, together):
+        found = np.sort(order[start : start + together])
+        runs = 1 + int((np.diff(found) > 1).sum())
+        assert runs <= 16 + 1 + 1  # one may cross the end of the corpus
+
+
+def test_examples_of_windows_are_shuffled_together() -> None:
+    order = in_windows(9000, 100, 7)
+    assert len({*(order[:160] // 100)}) >= 16  # the first tenth is of all 16 windows
+    assert abs(np.corrcoef(np.arange(1600), order[:1600])[0, 1]) < 0.1
+    neighbours = np.abs(np.diff(order[:1600])) == 1
+    assert neighbours.mean() < 0.01
+
+
+def test_windows_of_two_epochs_differ() -> None:
+    one, other = in_windows(9000, 100, 7), in_windows(9000, 100, 8)
+    assert len({*one[:1600].tolist()} & {*other[:1600].tolist()}) < 800
+    starts = [min({*order[:1600].tolist()}) % 100 for order in (one, other)]
+    assert starts[0] != starts[1]
+
+
+def in_windows(size: int, window: int, key: int) -> np.ndarray:
+    keys = np.full(size, key, dtype=np.uint64)
+    return permute_in_windows(np.arange(size), np.full(size, size), np.full(size, window), keys)
+
+
+def test_permute_in_windows_takes_a_size_a_window_and_a_key_per_entry() -> None:
+    sizes, windows = np.array([1, 2, 300, 2**20, 2**40, 2**40]), np.array([1, 9, 7, 2**10, 2**11, 2**41])
+    keys, positions = np.arange(6, dtype=np.uint64), np.array([0, 1, 299, 2**20 - 1, 2**39, 5])
+    together = permute_in_windows(positions, sizes, windows, keys)
+    alone = [permute_in_windows(*(each[i : i + 1] for each in (positions, sizes, windows, keys)))[0] for i in range(6)]
+    assert together.tolist() == alone
+    assert np.all((together >= 0) & (together < sizes))
+
+
+def test_windows_change_neither_groups_nor_counts() -> None:
+    """Any step can be read first, every epoch has each example once, and groups are sampled as without windows."""
+    sizes = [50, 300]
+    plain, windowed, again = (
+        ExampleSampler([0.3, 0.7], sizes, examples_per_step=25, key=[1], windows=windows)
+        for windows in (None, [2, 5], [2, 5])
+    )
+    steps = samples(windowed, range(40))
+    assert samples(again, range(39, 40)) == steps[39:]
+    assert [groups for groups, _ in steps] == [groups for groups, _ in samples(plain, range(40))]
+    for group, size in enumerate(sizes):
+        examples = [i for groups, indices in steps for g, i in zip(groups, indices, strict=True) if g == group]
+        for start in range(0, len(examples) - size, size):
+            assert sorted(examples[start : start + size]) == [*range(size)]
+    reweighted = windowed.reweight([0.3, 0.7], 7)
+    assert samples(reweighted, range(7, 30)) == steps[7:30]
 
 
 def samples(sampler: ExampleSampler, steps: range) -> list[tuple[list[int], list[int]]]:

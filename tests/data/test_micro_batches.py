@@ -62,16 +62,21 @@ def test_micro_batches_of_all_processes_contain_the_same_examples(
     assert max(sizes) - min(sizes) <= (2 if pairs else 1)
     assert not pairs or all(size % 2 == 0 for size in sizes)
     for name in inputs:
-        assert sequences(one, name) == sequences(whole, name)
+        assert in_order(one, sequences(one, name)) == in_order(whole, sequences(whole, name))
     if inputs == ("ids",):
-        assert sequences(one, of="sand") == sequences(whole, of="sand")
-    for name in ("row", "noise"):
-        assert scalars(one, name) == scalars(whole, name)
+        assert in_order(one, sequences(one, of="sand")) == in_order(whole, sequences(whole, of="sand"))
+    for name in ("row", "noise", "position"):
+        assert in_order(one, scalars(one, name)) == in_order(whole, scalars(whole, name))
     for term, expected in whole.counts.items():
         assert sum(work.counts[term] for work in shared) == expected
     assert sum(work.tokens for work in shared) == whole.tokens
     seeds = [seed for work in shared for seed in work.seeds]
     assert len({*seeds}) == len(seeds) == number * processes
+
+
+def in_order(work: StepWork, values: list[Any]) -> list[Any]:
+    """Return one value for each example, in the order of the global batch."""
+    return [values[place] for place in np.argsort(scalars(work, "position"))]
 
 
 def in_world(shards: Any, task: Reader, micro: int, processes: int) -> list[StepWork]:
@@ -188,8 +193,38 @@ def test_bitext_has_little_padding() -> None:
         work = batches[step]
         shapes = [tuple(batch["ids"].shape) for _, batch in work.micro_batches]
         assert len(shapes) > 3
-        assert all(28 <= rows <= 36 and width == 512 for rows, width in shapes)
-        assert 1 - work.tokens / sum(rows * width for rows, width in shapes) < 0.03
+        assert all(28 <= rows <= 31 and width == 512 for rows, width in shapes)
+        assert 1 - work.tokens / sum(rows * width for rows, width in shapes) < 0.035  # less than one row of 31
+
+
+@pytest.mark.parametrize("inputs", [("ids",), ("ids", "other")])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_processes_have_equally_many_tokens(inputs: tuple[str, ...], pairs: bool) -> None:
+    corpora = [bitext(0, "en-sw", log_normal(0, 900), log_normal(1, 900)), bitext(1, "en-de", [9] * 900, [8] * 900)]
+    task = Reader("pairs", 512, 2500, inputs=inputs, pairs=pairs)
+    for micro in (1500, 10**9):  # several micro-batches in a process, and one
+        tokens = [work.tokens for work in in_world(shards_of(bitexts=corpora), task, micro, 32)]
+        assert max(tokens) / np.mean(tokens) < 1.02
+
+
+@pytest.mark.parametrize("documents", [True, False])
+def test_processes_have_equally_many_tokens_of_text(documents: bool) -> None:
+    lengths = [log_normal(seed, 9) for seed in range(300)]
+    shards, sampling = shards_of({"en": lengths}), Sampling(full_blocks=not documents)
+    worlds = [
+        Batches(
+            shards,
+            {"task": Reader(length=128, number=512)},
+            sampling,
+            seed=0,
+            micro_tokens=10**9,
+            rank=rank,
+            world_size=16,
+        )
+        for rank in range(16)
+    ]
+    tokens = [batches[1].tokens for batches in worlds]
+    assert max(tokens) / np.mean(tokens) < 1.005
 
 
 def test_counts_of_all_objectives_are_summed(shards: Shards) -> None:

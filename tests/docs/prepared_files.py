@@ -12,6 +12,8 @@ from filelock import FileLock
 import crossling as xl
 from tests.conftest import SMALL_MODEL
 
+from .published_files import write_downloads, write_large_shards, write_xlm_r
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "data"
 
 
@@ -82,6 +84,12 @@ def _run(cache: Path) -> None:
     xl.pretrain(recipe, _make_inside("shards", cache), cache / "run")
 
 
+def _downloads(cache: Path) -> None:
+    write_downloads(
+        cache / "downloads", _make_inside("synth-corpora", cache), _make_inside("data", cache) / "translation"
+    )
+
+
 def _make_inside(name: str, cache: Path) -> Path:
     """Make a file that another one needs. The lock is held."""
     if not (cache / name).exists():
@@ -112,6 +120,11 @@ _MAKERS: dict[str, Callable[[Path], None]] = {
     **{
         "examples": _examples,
         "run": _run,
+        "downloads": _downloads,
+        "xlm-roberta-base": lambda cache: write_xlm_r(cache / "xlm-roberta-base", _make_inside("shards", cache), 12),
+        "xlm-roberta-large": lambda cache: write_xlm_r(cache / "xlm-roberta-large", _make_inside("shards", cache), 24),
+        "large-shards": lambda cache: write_large_shards(cache / "large-shards", 250_002),
+        "large-shards-500k": lambda cache: write_large_shards(cache / "large-shards-500k", 500_002),
         "pairs.txt": _sentences,
         "english.txt": _sentences,
         "german.txt": _sentences,

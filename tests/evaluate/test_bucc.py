@@ -104,6 +104,23 @@ def test_scores_follow_their_definitions(tmp_path: Path, write: Write, encoder: 
         assert examples[0].statistics["margin/f1"][3] is None
 
 
+def test_declared_vectors_have_rows_and_thresholds_of_their_own(
+    tmp_path: Path, write: Write, declared_encoder: Encoder
+) -> None:
+    for split, seed in (("dev", 1), ("test", 2)):
+        write_split(write, tmp_path, split, seed)
+    results = list(evaluate_bucc(declared_encoder, tmp_path, [1]))
+    assert [(each.variant, each.parts) for each in results] == [(None, 4), (None, 4), ("declared", 4), ("declared", 4)]
+    declared = [row for each in results[2:] for row in each.rows]
+    assert {(row["protocol"], row["layer"], row["prompt"]) for row in declared} == {("declared", 3, "the ")}
+    [dev] = [splits["dev"] for splits in read_bucc(tmp_path)]
+    [scores] = mine_candidates(declared_encoder, dev, [3], "declared").values()
+    least = best_threshold(scores, dev.gold)
+    found = {pair for pair, score in scores.items() if score >= least}
+    recall = next(row["value"] for row in declared if (row["split"], row["metric"]) == ("dev", "recall"))
+    assert recall == pytest.approx(100 * len(found & dev.gold) / len(dev.gold))
+
+
 def test_xtreme_uses_mean_pooling_only(tmp_path: Path, write: Write, encoder: Encoder) -> None:
     """The program computes the mean, whatever the script requests."""
     write_split(write, tmp_path, "dev", 0)

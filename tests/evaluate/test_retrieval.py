@@ -158,6 +158,38 @@ def test_mteb_rows_are_at_the_universal_layer_in_both_directions(
         assert (row["layer"], row["value"]) == (encoder.universal_layer, pytest.approx(100 * np.mean(f1)))
 
 
+def test_declared_vectors_have_rows_of_their_own(tmp_path: Path, write: Write, declared_encoder: Encoder) -> None:
+    foreign, english = sentences(5, 8), sentences(6, 8)
+    write_pair(write, tmp_path, "swh-eng", foreign, english)
+    results = list(evaluate_tatoeba(declared_encoder, tmp_path))
+    assert [(each.variant, each.parts) for each in results] == [
+        *(("xx-en", 4), ("en-xx", 4)),
+        *(("xx-en.declared", 4), ("en-xx.declared", 4)),
+    ]
+    rows = rows_of(results)
+    last = declared_encoder.num_layers
+    assert {(row["protocol"], row["pooling"], row.get("prompt")) for row in rows} == {
+        *(("sweep", "mean", None), ("xtreme", "mean", None)),
+        *(("declared", "declared", "the "), ("mteb", "declared", "the ")),  # MTEB uses what the folder declares
+    }
+    vectors = [normalize_vectors(declared_encoder.encode(side)) for side in (foreign, english)]
+    for direction, query, candidate in (("xx-en", *vectors), ("en-xx", *vectors[::-1])):
+        found = np.argmax(query @ candidate.T, axis=1)
+        own = {row["protocol"]: row for row in rows if row["direction"] == direction and row["layer"] == last}
+        assert own["declared"]["value"] == pytest.approx(100 * np.mean(found == np.arange(8)))
+        f1 = METRIC_VALUES["f1"](f1_by_line(found[None]).sum(axis=0))[0]
+        assert own["mteb"]["value"] == pytest.approx(f1)
+        [result] = [each for each in results if each.variant == f"{direction}.declared"]
+        examples = list(result.examples)
+        assert [each.prediction for each in examples] == [[None] * last + [number + 1] for number in found.tolist()]
+        assert examples[0].statistics["declared/accuracy"][:last] == [None] * last
+    [before, after] = (rows_of(evaluate_tatoeba(declared_encoder, tmp_path, pooling="cls")) for _ in range(2))
+    assert {row["protocol"] for row in before} == {"sweep"}
+    declared_encoder.prompt = "house "
+    assert {row.get("prompt") for row in rows_of(evaluate_tatoeba(declared_encoder, tmp_path))} == {"house "}
+    assert before == after
+
+
 def test_xtreme_equals_its_script(tmp_path: Path, write: Write, encoder: Encoder) -> None:
     """English queries search all foreign lines, duplicates included. The first of equal lines is found."""
     foreign, english = sentences(3, 30), sentences(4, 30)

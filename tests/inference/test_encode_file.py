@@ -25,15 +25,15 @@ def file(tmp_path: Path, write: Write) -> Path:
 def stop_after(monkeypatch: pytest.MonkeyPatch, calls: int) -> list[list[str]]:
     """Interrupt the encoding after this many blocks, and return the blocks that were encoded."""
     blocks: list[list[str]] = []
-    encode = Encoder.encode
+    encode = Encoder.encode_layers
 
-    def encode_some(self: Encoder, sentences: Sequence[str], **options: Any) -> np.ndarray:
+    def encode_some(self: Encoder, sentences: Sequence[str], *options: Any) -> np.ndarray:
         if len(blocks) == calls:
             raise KeyboardInterrupt
         blocks.append(list(sentences))
-        return encode(self, sentences, **options)
+        return encode(self, sentences, *options)
 
-    monkeypatch.setattr(Encoder, "encode", encode_some)
+    monkeypatch.setattr(Encoder, "encode_layers", encode_some)
     return blocks
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.testing import assert_close
 
 from crossling.objectives import MRTD, XLCo
@@ -116,17 +118,26 @@ def test_without_momentum_there_is_no_key_encoder(queue: int) -> None:
     assert set(network(objective).parts) == ({"projection", "queue"} if queue else {"projection"})
 
 
-@given(st.integers(1, 12), st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=3), max_size=8))
-def test_the_queue_contains_the_latest_keys(length: int, steps: list[list[int]]) -> None:
-    """Steps of micro-batches, smaller and larger than the queue; every key is a number of its own."""
+def entries(added: int, positions: list[int]) -> dict[str, Tensor]:
+    position_N = torch.tensor(positions)
+    keys = added + 1 + position_N
+    rows_N2 = torch.stack([10 * keys, 20 * keys], 1)
+    return {"keys": torch.stack([keys, -keys], 1).float(), "rows": rows_N2, "batch_positions": position_N}
+
+
+@given(
+    st.integers(1, 12),
+    st.lists(st.integers(1, 20), max_size=8),
+    st.integers(1, 3),
+    st.randoms(use_true_random=False),
+)
+def test_the_queue_contains_the_latest_keys(length: int, steps: list[int], micro_batches: int, random: Random) -> None:
+    """Steps smaller and larger than the queue, split at random. Every key is its position in the run."""
     queue, added = KeyQueue(length, 2), 0
-    for micro in steps:
-        new = []
-        for number in micro:
-            keys = torch.arange(added + 1, added + 1 + number)
-            new.append((torch.stack([keys, -keys], 1).float(), torch.stack([10 * keys, 20 * keys], 1)))
-            added += number
-        queue.add(new)
+    for number in steps:
+        positions = random.sample(range(number), number)
+        queue.add([entries(added, positions[first::micro_batches]) for first in range(min(micro_batches, number))])
+        added += number
         newest = set(range(max(1, added - length + 1), added + 1))
         held = [int(key) for key in queue.keys_AD[:, 0] if key]
         assert sorted(held) == sorted(newest)

@@ -14,7 +14,8 @@ from crossling.data.shards import Shards
 from crossling.objectives import MLM, TLM
 from crossling.recipes import RECIPES, get_recipe, has_size, xlm, xlm_r
 from crossling.recipes.pretrain import pretrain
-from crossling.recipes.recipe import OBJECTIVES, SETTING_ALIASES, Recipe
+from crossling.recipes.recipe import OBJECTIVES, Recipe
+from crossling.recipes.setting_aliases import SETTING_ALIASES
 
 EVERY = ("tiny", "small", "base", "large", "xl", "ablation")
 ALL = [(name, size) for name in RECIPES for size in EVERY if has_size(name, size)]
@@ -220,7 +221,9 @@ def test_folder_of_a_model_given_as_recipe_is_answered_with_the_command(tmp_path
         ("batch_size=32", "Set mlm.tokens=N, or that of another objective"),
         ("fp16=true", "GPUs train in bfloat16"),
         ("bf16=true", "GPUs train in bfloat16"),
-        ("precision=16", "GPUs train in bfloat16"),
+        ("fp8=true", "set precision=fp8"),
+        ("dtype=bfloat16", "GPUs train in bfloat16"),
+        ("precision=16", "expected one of bf16, fp8"),
         ("gradient_accumulation_steps=4", "Set micro_tokens=N."),
         ("num_train_epochs=3", "Set steps=N."),
         ("mlm_probability=0.2", "Set mlm.rate=0.15, or that of another objective."),

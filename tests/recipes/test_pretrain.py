@@ -16,6 +16,7 @@ from crossling.core.errors import BadInput, Interrupted
 from crossling.data.batches import Batches, StepWork
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
+from crossling.model.fp8 import Fp8Linear
 from crossling.planning import plan
 from crossling.recipes import infoxlm, veco, xlm_e
 from crossling.recipes.initial_model import InitialModel
@@ -59,6 +60,29 @@ def test_gradient_checkpointing_runs_the_blocks_twice(full_recipe: Recipe, shard
             pretrain(recipe, shards, tmp_path / str(gradient_checkpointing))
         runs[gradient_checkpointing] = count
     assert runs[True] == 2 * runs[False] > 0
+
+
+def test_fp8_trains_all_encoders_and_resumes(
+    full_recipe: Recipe, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU fp8 is refused before the folder of the run is created. Without the check it is emulated."""
+    recipe = full_recipe.set(["precision=fp8", "steps=3", "checkpoint_every=1", "log_every=1"])
+    with pytest.raises(BadInput, match="precision=fp8: this device"):
+        pretrain(recipe, shards, tmp_path / "fp8")
+    assert not (tmp_path / "fp8").exists()
+    monkeypatch.setattr(importlib.import_module("crossling.recipes.pretrain"), "require_fp8", lambda _: None)
+    net = pretrain(recipe, shards, tmp_path / "fp8")
+    for model in (net.encoder, net.parts["generator"]):
+        assert any(isinstance(module, Fp8Linear) for module in model.modules())
+    assert Recipe.load(tmp_path / "fp8" / "recipe.json").precision == "fp8"
+    plain = pretrain(recipe.replace(precision="bf16"), shards, tmp_path / "plain")
+    assert net.state_dict().keys() == plain.state_dict().keys()
+    rows = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("fp8", "plain")]
+    losses = [[json.loads(row)["loss"] for row in each] for each in rows]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    with pytest.raises(BadInput, match="different: precision"):
+        pretrain(recipe.replace(precision="bf16"), shards, tmp_path / "fp8")
 
 
 def test_frozen_steps_must_be_fewer_than_steps(
@@ -127,7 +151,7 @@ def test_summary_names_every_machine() -> None:
 
 def test_machine_covers_all_gpus_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe_machine(torch.device("cpu")) == Machine(hardware.cpu_name(), None)
-    monkeypatch.setattr(importlib.import_module("crossling.train.meters"), "world_size", lambda: 4)
+    monkeypatch.setattr(importlib.import_module("crossling.train.meters"), "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")

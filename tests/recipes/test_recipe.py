@@ -68,7 +68,10 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
-        (["mrtd=off", "trtd=off"], "no objective is on. Set one of mlm, tlm, mrtd, trtd, xlco, ca_mlm, ca_tlm."),
+        (
+            ["mrtd=off", "trtd=off"],
+            "no objective is on. Set one of mlm, tlm, mrtd, trtd, xlco, ca_mlm, ca_tlm, denoising, pair_denoising.",
+        ),
         (["mlm=on"], "mrtd already trains a generator with mlm. Turn one of them off."),
         (["tlm=on"], "trtd already trains a generator with tlm. Turn one of them off."),
         (
@@ -83,6 +86,14 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
         (["xlco=on", "xlco.layer=-1"], "xlco.layer is -1, the model has layers 0 to 4. Set one of these."),
         (["model.universal_layer=5"], "model.universal_layer is 5, the model has layers 0 to 4. Set one of these."),
         (["model.heads=3"], "model.width is 128, expected a multiple of model.heads = 3."),
+        (
+            ["precision=fp8", "model.width=120", "model.heads=2"],
+            "model.width is 120, and precision=fp8 needs a multiple of 16. Set another model.width or precision=bf16.",
+        ),
+        (
+            ["precision=fp8", "parallel=fsdp"],
+            "precision=fp8 trains on replicas only, found parallel=fsdp. Set parallel=ddp or precision=bf16.",
+        ),
         (["model.heads=0"], "model.heads must be at least 1 and at most 1000000, found 0."),
         (["model.layers=0"], "model.layers must be at least 1 and at most 1000, found 0."),
         (["steps=0"], "steps must be at least 1, found 0."),
@@ -105,6 +116,14 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
         (
             ["mrtd=off", "mlm.keep=0.6", "mlm.random=0.6"],
             "mlm.keep and mlm.random add up to more than 1. Set lower values.",
+        ),
+        (
+            ["model.cross_query=hidden"],
+            "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it.",
+        ),
+        (
+            ["model.plain_gate=true", "model.gate=false"],
+            "model.plain_gate is that of the gate. Set model.relative=true and model.gate=true, or omit it.",
         ),
         (
             ["sampling.languages=de,sw", "sampling.focus=sw,ta"],

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from crossling.core.distributed import process_group, rank
-from crossling.core.errors import Failed, Interrupted
+from crossling.core.errors import BadInput, Failed, Interrupted
 from crossling.data.batches import Batches, StepWork
 from crossling.data.packing import Batch
 from crossling.data.shards import Shards
@@ -246,6 +246,16 @@ def test_description_on_a_gpu_names_the_kernels(heads: int, expected: str, monke
     assert ParallelNetwork(net, torch.device("cuda")).description == f"{expected}, compiled, bfloat16, 1 process"
     assert compiled == [net]
     assert ParallelNetwork(net, torch.device("cpu")).description == "plain torch, float32, 1 process"
+    net.encoder.enable_fp8()
+    found = ParallelNetwork(net, torch.device("cuda")).description
+    assert found == f"{expected}, compiled, bfloat16, linear layers in fp8, 1 process"
+
+
+def test_network_in_fp8_is_not_sharded() -> None:
+    net = build_network(CASES["mlm"], 400)
+    net.encoder.enable_fp8()
+    with pytest.raises(BadInput, match=r"precision=fp8: the network is sharded .* Set precision=bf16"):
+        parallel.shard_network(parallel.NetworkRoot(net), torch.device("cpu"))
 
 
 def test_modules_unused_by_the_last_micro_batch_have_the_gradient_of_all_processes(both: Both) -> None:
@@ -287,6 +297,20 @@ def test_networks_that_need_more_than_a_third_of_the_memory_are_sharded(
         assert needs_sharding(net, torch.device("cuda")) == expected
     assert not needs_sharding(net.requires_grad_(False), torch.device("cuda"))
     assert not needs_sharding(net, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("how", "is_shared"), [("fsdp", True), ("fsdp", False), ("ddp", True), ("auto", True)])
+def test_only_sharding_over_a_shared_gpu_is_refused(
+    how: parallel.Parallel, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "has_shared_gpu", lambda: is_shared)
+    if how == "fsdp" and is_shared:
+        with pytest.raises(
+            BadInput, match=r"^parallel=fsdp: not possible for processes that share a GPU\. Run them on"
+        ):
+            parallel.check_parallel(how)
+    else:
+        parallel.check_parallel(how)
 
 
 def test_a_run_can_be_resumed_with_another_world_size(alone: Path, shards: Shards, tmp_path: Path) -> None:

@@ -40,6 +40,13 @@ def test_the_same_run_resumes_and_its_recipe_is_not_written_again(tmp_path: Path
     assert (tmp_path / "recipe.json").stat().st_mtime_ns == before
 
 
+def test_run_from_before_the_setting_of_precision_resumes_in_bf16_only(tmp_path: Path) -> None:
+    RunFolder(tmp_path, RECIPE, "abc")
+    RunFolder(tmp_path, RECIPE | {"precision": "bf16"}, "abc")
+    with pytest.raises(BadInput, match=r"another recipe \(different: precision\)"):
+        RunFolder(tmp_path, RECIPE | {"precision": "fp8"}, "abc")
+
+
 def test_a_run_from_before_a_setting_existed_resumes(tmp_path: Path) -> None:
     """An absent setting is None, which has the earlier behaviour."""
     today = get_recipe("veco", "tiny").dump()

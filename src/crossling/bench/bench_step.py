@@ -14,6 +14,7 @@ from crossling import recipes
 from crossling.bench import peers
 from crossling.bench.train_timing import loader_wait, measure_speed, scale_recipe
 from crossling.bench.workload import BenchRow, BenchSetup, Measurement, compare
+from crossling.core.hardware import require_fp8
 from crossling.recipes.recipe import Recipe
 
 LOADER_STEPS = 30
@@ -79,6 +80,18 @@ def short_step_rows(at: BenchSetup) -> Iterator[BenchRow]:
         speed = _measure(name, recipes.rosetta(size or "small"), own, batches[0])
         if speed:
             yield compare(name, speed)
+
+
+def fp8_rows(at: BenchSetup) -> Iterator[BenchRow]:
+    """Measure XLM-E with the linear layers in fp8. On a CPU plain torch emulates fp8."""
+    if at.on_gpu:
+        require_fp8(at.device)
+    for batch in at.batches:
+        name = f"xlm_e, fp8, batch {batch}"
+        fp8 = _measure(name, text_recipe().replace(precision="fp8"), at, batch)
+        bf16 = _measure(f"xlm_e, bf16, batch {batch}", text_recipe(), at, batch)
+        if fp8:
+            yield compare(name, fp8, bf16, "ours in bf16" if at.on_gpu else "ours in float32")
 
 
 def _variant_rows(at: BenchSetup, own: Measurement | None) -> Iterator[BenchRow]:

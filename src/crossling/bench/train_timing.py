@@ -21,7 +21,7 @@ from crossling.bench.workload import BenchSetup, Measurement
 from crossling.data.batches import StepWork
 from crossling.data.shards import SHARD_FORMAT, Shards, TokenizedBitext, TokenizedSentences
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, build_network, flops_per_token, make_batches
-from crossling.recipes.pretrain import enable_gradient_checkpointing
+from crossling.recipes.pretrain import configure_network
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.sampling_preview import preview_loads, preview_pairs, preview_text
 from crossling.train.parallel import ParallelNetwork
@@ -194,8 +194,7 @@ class TrainingLoop:
         self.batches = make_batches(recipe, self.shards, has_bucketed_shapes=uses_graphs)
         with torch.device(at.device):  # initialization is much faster there
             net = build_network(recipe, self.shards.vocabulary_size)
-        if recipe.gradient_checkpointing:
-            enable_gradient_checkpointing(net)
+        configure_network(net, recipe)
         schedule = Schedule(
             steps=recipe.steps, lr=recipe.lr, log_every=recipe.log_every, checkpoint_every=recipe.checkpoint_every
         )

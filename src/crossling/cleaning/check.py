@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crossling.cleaning.rules import ALL_RULES, MIN_PAIRS
-from crossling.cleaning.scan import CLEANING_FORMAT
+from crossling.cleaning.stored_arrays import CLEANING_FORMAT
 from crossling.cleaning.survey import CorpusSurvey, read_report, run_stages, sum_by_language
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
@@ -77,7 +77,7 @@ def check(
         if report["key"] == survey.key(survey.current_sources()):
             return report
     with output_lock(out, share.label if share else ""):
-        if not run_stages(survey.stages(), workers, share):
+        if not run_stages(survey.stages(workers), workers, share):
             return None
         if survey.scanned_sources() != survey.current_sources():
             raise BadInput(f"{corpora.path}: the corpora changed during the check. Run every share again.")

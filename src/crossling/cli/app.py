@@ -111,7 +111,8 @@ def _usage_hint(command: TyperCommand, error: Exception, given: list[str]) -> st
             setting = "lr" if setting == "learning_rate" else setting
             return f"{option} is no option. Settings are given as --set {setting}={value}."
         if setting in PRECISION_NAMES:
-            return f"{option} is no option. {_PRECISION} Omit it."
+            fix = "Omit it, or give --set precision=fp8." if command.name in ("pretrain", "plan") else "Omit it."
+            return f"{option} is no option. {_PRECISION} {fix}"
     if kind == "MissingParameter" and (parameter := getattr(error, "param", None)) is not None:
         name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar
         return f"{name} is missing. {parameter.help} See crossling {command.name} --help."

@@ -188,7 +188,8 @@ def vocab(
     characters: Annotated[
         int | None, option("N", "Size of the sample. [default: 40 million; vocap: 1,250 per entry if more]")
     ] = None,
-    workers: Annotated[int, option("N", "Processes (vocap) or threads (joint).", min=1)] = 2,
+    workers: Annotated[int, option("N", "Processes that read, then threads that train.", min=1)] = 2,
+    share: ShareOption = None,
     seed: Seed = 0,
     json_: Json = False,
 ) -> None:
@@ -197,10 +198,12 @@ def vocab(
     Example: crossling vocab corpora --size 32000 -o vocab
 
     A smaller XLM-R for these languages: crossling vocab corpora --from xlm-roberta-base --trim -o vocab
+
+    On 16 machines, where the last one trains: crossling vocab ... --share 3/16
     """
     if sys.stderr.isatty() and size and allocate != "vocap" and not trim:
         print("Reading text, then training. SentencePiece shows no progress.", file=sys.stderr)
-    xl.vocab(
+    vocabulary = xl.vocab(
         corpora,
         out,
         size=size,
@@ -213,7 +216,11 @@ def vocab(
         from_=from_,
         extend=extend,
         trim=trim,
+        share=_parse_share(share),
     )
+    if vocabulary is None:
+        print(f"{out}: part {share} is done. The last part, or a run without --share, trains the vocabulary.")
+        return
     report = json.loads((out / "vocab.json").read_text(encoding="utf-8"))
     if json_:
         print(json.dumps(report))
@@ -227,7 +234,7 @@ def vocab(
 def tokenize(
     corpora: CorporaFolder,
     out: Out,
-    vocab: Annotated[Path, option("FOLDER", "Vocabulary made by crossling vocab.")],
+    vocab: Annotated[Path, option("VOCAB", "Vocabulary folder, model folder, hub name or bundled.")],
     workers: Workers = 1,
     share: ShareOption = None,
     append: Annotated[bool, flag("--append", "Keep the other corpora of existing shards.")] = False,

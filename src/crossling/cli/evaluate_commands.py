@@ -35,7 +35,8 @@ def evaluate(
     languages: Annotated[
         str | None, option("LIST", "Score only these, as sw,th,de-en. [default: all in --data]")
     ] = None,
-    pooling: Pooling = "mean",
+    pooling: Pooling = "auto",
+    prompt: Annotated[str | None, option("PROMPT", "Put this before each sentence, as 'query: '.", "--prompt")] = None,
     method: Annotated[str, option("METHODS", "Word alignment by ot, argmax or itermax, comma-separated.")] = "ot",
     layers: Annotated[str | None, option("LIST", "Layers for bucc2018, as 6,8. [default: the universal layer]")] = None,
     recompute: Annotated[
@@ -67,6 +68,7 @@ def evaluate(
         out=out,
         languages=chosen,
         pooling=pooling,
+        prompt=prompt,
         methods=method.split(","),
         layers=at,
         recompute=recompute,

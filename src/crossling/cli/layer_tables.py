@@ -18,7 +18,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from crossling.tasks.scores import LayerSummary, ScoreRow
 
-XTREME, MTEB = "xtreme", "mteb"
+XTREME, MTEB, DECLARED = "xtreme", "mteb", "declared"
 XTREME_DEPTHS = (12, 24)
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MIN_COVERAGE = 0.5  # of a list of the papers whose mean is printed
@@ -60,7 +60,8 @@ def _print_directions(swept: Sequence[ScoreRow], rows: Sequence[ScoreRow], layer
 
     xtreme = [row for row in rows if row["protocol"] == XTREME]
     mteb = [row for row in rows if row["protocol"] == MTEB and row["direction"] != "en-xx"]  # MTEB's direction
-    fixed = [each for each in (xtreme, mteb) if each]
+    declared = [row for row in rows if row["protocol"] == DECLARED]
+    fixed = [each for each in (xtreme, declared, mteb) if each]
     for best in _summaries(swept):
         own = [row for row in swept if row["protocol"] == best.protocol]
         at_best = [row for row in own if row["layer"] == best.best_layer]

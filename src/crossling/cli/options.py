@@ -38,10 +38,15 @@ Json = Annotated[bool, flag("--json", "Print machine-readable JSON.")]
 Data = Annotated[Path, option("FOLDER", "Folder of benchmark data.")]
 
 Recipe = Annotated[
-    str, argument("RECIPE", "rosetta, xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, or the recipe.json of an earlier run.")
+    str,
+    argument(
+        "RECIPE", "rosetta, xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, mbart, or the recipe.json of an earlier run."
+    ),
 ]
 ShardsFolder = Annotated[Path, option("FOLDER", "Shards made by crossling tokenize.")]
-Size = Annotated[str | None, option("SIZE", "tiny, small, base, large or xl. [default: base; veco: large]", "--size")]
+Size = Annotated[
+    str | None, option("SIZE", "tiny, small, base, large or xl. [default: base; veco, mbart: large]", "--size")
+]
 Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a setting of the recipe. Repeatable.", "--set")]
 
 Model = Annotated[
@@ -51,7 +56,7 @@ Checkpoints = Annotated[
     str | None, option("STEPS", "Checkpoints of the run: all, or as 1000,2000. [default: the latest]", "--checkpoints")
 ]
 Layer = Annotated[int | None, option("N", "Layer to read; 0 is the embedding output. [default: the universal layer]")]
-Pooling = Annotated[str, option("POOLING", "mean (over positions) or cls (first position).", "--pooling")]
+Pooling = Annotated[str, option("POOLING", "auto (as the model folder declares, else mean), mean or cls.", "--pooling")]
 
 Precision = Annotated[str, option("PRECISION", "auto, float32, bfloat16 or int8, on a CPU.", "--precision")]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Names of crossling.bench.BENCHES, whose import takes seconds.
 BENCHES = (
-    *("step", "short-steps", "recipes", "attention", "head"),
+    *("step", "short-steps", "fp8", "recipes", "attention", "head"),
     *("data", "encode", "evaluate", "bundled", "growth", "start-up"),
 )
 

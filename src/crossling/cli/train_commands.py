@@ -39,7 +39,7 @@ def plan(
     set_: Set = None,
     init: Annotated[str | None, option("MODEL", "Model that the run will be initialized from.")] = None,
     hours: Annotated[float | None, option("H", "Choose the size and steps that fit this budget.")] = None,
-    gpus: Annotated[int, option("N", "Number of GPUs.", min=1)] = 1,
+    gpus: Annotated[int, option("N", "Number of GPUs; above 8 a multiple of 8.", min=1)] = 1,
     gpu: Annotated[
         str | None,
         option("GPU", "v100, a100-40, a100, h100, h200, b200, l40s or 4090. [default: the one here]", "--gpu"),
@@ -100,6 +100,9 @@ def pretrain(
     probe_every: Annotated[
         int | None, option("N", "Steps between two measurements. [default: steps / 10]", min=1)
     ] = None,
+    share_device: Annotated[
+        bool, flag("--share-device", "For tests: let several processes use one GPU, over gloo.")
+    ] = False,
 ) -> None:
     """Pre-train a model. Resumes from the latest checkpoint in --out.
 
@@ -121,7 +124,7 @@ def pretrain(
         Shards.open(validate)
     from crossling.core.distributed import is_main_process, process_group
 
-    with process_group():
+    with process_group(share_device):
         xl.pretrain(
             recipe,
             shards,
@@ -134,6 +137,7 @@ def pretrain(
             probe=probe,
             validate=validate,
             probe_every=probe_every,
+            share_device=share_device,
         )
         if not is_main_process():
             return
@@ -192,6 +196,9 @@ def finetune(
     preset: Annotated[
         str | None, option("NAME", "Translation: a paper's settings, veco-wmt14-en-de or veco-wmt14-en-fr.")
     ] = None,
+    shards: Annotated[
+        Path | None, option("SHARDS", "Translation: train on pairs of these shards, not on --data.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         option("KEY=VALUE", "lr, epochs, steps, batch, length, warmup, seed, checkpoint_every, ...", "--set"),
@@ -219,6 +226,10 @@ def finetune(
         check_overrides(task, grid, preset, overrides)
         check_data_folder(data)
     check_model(model)
+    if shards is not None:
+        from crossling.data.shards import Shards
+
+        Shards.open(shards)
     from crossling.core.distributed import is_main_process, process_group
 
     with process_group():
@@ -241,6 +252,7 @@ def finetune(
             from_scratch=from_scratch,
             checkpoints=checkpoints,
             preset=preset,
+            shards=shards,
             **overrides,
         )
         if not is_main_process():

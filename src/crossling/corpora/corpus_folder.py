@@ -12,15 +12,17 @@ from crossling.corpora.hub_datasets import DatasetReference
 from crossling.corpora.languages import CODE_IN_PAIR, canonical_code, find_code, parse_pair
 from crossling.corpora.text_files import COMPRESSION_SUFFIX, TextFile, read_lines
 
-_NOT_DATA = re.compile(r"\.|readme|licen[cs]e|.*\.md$|.*\.ids$", re.IGNORECASE)
-_PAIR_FILE = re.compile(rf"(?:(?P<name>.+)\.)?(?P<pair>{CODE_IN_PAIR}-{CODE_IN_PAIR})\.(?P<ending>[^.]+)")
+_NOT_DATA = re.compile(r"\.|readme|licen[cs]e|.*\.(md|ids|scores)$", re.IGNORECASE)
+_PAIR_FILE = re.compile(  # CCMatrix has names such as en-fr.bitextf.tsv.gz
+    rf"(?:(?P<name>.+)\.)?(?P<pair>{CODE_IN_PAIR}-{CODE_IN_PAIR})(?:\.bitextf)?\.(?P<ending>[^.]+)"
+)
 
 
 def find_text(folder: Path) -> dict[str, tuple[Source, ...]]:
     """Return the sources in text/ by language. `sw.txt` and `swh.txt` are two sources of one language."""
     found: dict[str, list[Source]] = {}
     files_by_code: dict[str, Path] = {}
-    for name, file in _data_files(folder):
+    for name, file in _data_files(_entries(folder)):
         code, ending = _split_name(name, file, "text")
         if code in files_by_code:
             raise BadInput(f"{files_by_code[code]} and {file}: the same text twice. Keep one of them.")
@@ -31,9 +33,12 @@ def find_text(folder: Path) -> dict[str, tuple[Source, ...]]:
 
 
 def find_pairs(folder: Path) -> dict[tuple[str, str, str], tuple[Source, ...]]:
-    """Return the sources in pairs/ by name, source and target language: one source, or the two sides."""
+    """Return the sources in pairs/ by name, source and target language: one source, or the two sides.
+
+    The name is that of the file, or else that of the subfolder of pairs/ that it is in.
+    """
     found: dict[tuple[str, str, str], dict[str, Path]] = {}  # and by ending or side
-    for name, file in _data_files(folder):
+    for collection, name, file in _pair_files(folder):
         match = _PAIR_FILE.fullmatch(name)
         if match is None:
             raise _unknown_format(file)
@@ -42,7 +47,7 @@ def find_pairs(folder: Path) -> dict[tuple[str, str, str], tuple[Source, ...]]:
         ending = match["ending"]
         if ending not in endings("pairs"):
             ending = _side(ending, (source, target), file)
-        files = found.setdefault((match["name"] or "", source, target), {})
+        files = found.setdefault((match["name"] or collection, source, target), {})
         if ending in files:
             raise BadInput(
                 f"{files[ending]} and {file}: both hold {source}-{target}. Remove one, or name it NAME.LL-LL.{ending}."
@@ -58,7 +63,7 @@ def find_multi(folder: Path) -> dict[str, dict[str, TextFile]]:
         if not subfolder.is_dir():
             raise BadInput(f"{subfolder}: a file, expected a folder. Multiway text is multi/NAME/LL.txt.")
         files: dict[str, TextFile] = {}
-        for name, file in _data_files(subfolder):
+        for name, file in _data_files(_entries(subfolder)):
             language = _language(_split_name(name, file, "multi")[0], file)
             if language in files:
                 raise BadInput(f"{files[language]} and {file}: both are {language}. Keep one of them.")
@@ -84,10 +89,21 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if not _NOT_DATA.match(COMPRESSION_SUFFIX.sub("", entry.name)))
 
 
-def _data_files(folder: Path) -> Iterator[tuple[str, Path]]:
+def _pair_files(folder: Path) -> Iterator[tuple[str, str, Path]]:
+    """Yield the files of pairs/ and of its subfolders: name of the subfolder or nothing, `_data_files`."""
+    entries = _entries(folder)
+    subfolders = [entry for entry in entries if entry.is_dir()]
+    for name, file in _data_files([entry for entry in entries if entry not in subfolders]):
+        yield "", name, file
+    for subfolder in subfolders:
+        for name, file in _data_files(_entries(subfolder)):
+            yield subfolder.name, name, file
+
+
+def _data_files(entries: list[Path]) -> Iterator[tuple[str, Path]]:
     """Yield each file with its name without compression; a file that is there twice would be read twice."""
     files_by_name: dict[str, Path] = {}
-    for file in _entries(folder):
+    for file in entries:
         name = COMPRESSION_SUFFIX.sub("", file.name)
         ending = name.rpartition(".")[2]
         if file.is_dir():

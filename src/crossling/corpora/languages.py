@@ -6,7 +6,7 @@
   languages of their own (`yue`, `arz`).
 - Script and region follow as in BCP 47 (`zh-Hant`, `pt-BR`). Input may use `-` or `_`. The default script of a language
   is removed (`swh_Latn` is `sw`, `zho_Hans` is `zh`, `sr-Cyrl` is `sr`), any other is kept (`sr-Latn`). A region is
-  always kept (`zh-CN` is not `zh`).
+  always kept (`zh-CN` is not `zh`), except in pairs of CCAligned (`en_XX-zh_CN` is `en-zh`).
 
 The codes in iso639.txt are those of ISO 639-3 (source: iso639-3.sil.org) with their two-letter equivalents, the
 bibliographic codes of ISO 639-2 (`ger`) and the collections of ISO 639-5.
@@ -71,13 +71,22 @@ CODE_IN_PAIR = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]+|-[A-Za-z]{4}|-[A-Z]{2})*"
 MAX_CODE_LENGTH = 40  # characters; all codes are shorter
 _PAIR = re.compile(rf"({CODE_IN_PAIR})-({CODE_IN_PAIR})")
 
+# CCAligned has a region in every code, `XX` for several: af_ZA-en_XX. Some of its codes are in no standard.
+_CCALIGNED = {
+    "az_IR": "azb", "cb_IQ": "ckb", "cx_PH": "ceb", "qa_MM": "shn", "qd_MM": "kac", "sz_PL": "szl", "tz_MA": "zgh",
+    "zh_TW": "zh-Hant", "zz_TR": "zza",
+}  # fmt: skip
+
 
 def parse_pair(code: str) -> tuple[str, str]:
-    """Return the two languages of a pair such as `en-fr`, in this order."""
+    """Return the two languages of a pair such as `en-fr`, in this order. Pairs with `_XX` have CCAligned's codes."""
     match = _PAIR.fullmatch(code)
     if match is None:
         raise BadInput(f"{code!r} is not a language pair. Write two codes separated by -, as in en-fr.")
-    source, target = canonical_code(match[1]), canonical_code(match[2])
+    codes = match.groups()
+    if any(each.endswith("_XX") for each in codes):
+        codes = tuple(_CCALIGNED.get(each) or re.sub("_[A-Z]{2}", "", each) for each in codes)
+    source, target = map(canonical_code, codes)
     if source == target:
         raise BadInput(f"{code!r} pairs {source} with itself. Give two languages.")
     return source, target

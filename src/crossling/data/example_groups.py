@@ -13,6 +13,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from crossling.core.files import atomic_file
 from crossling.data.example_sampler import group_name, sampling_probabilities
 from crossling.data.shards import ArrayWriter, Shards, TokenizedBitext, TokenizedSentences, map_array
 from crossling.sampling import Sampling
-from crossling.vocabulary.vocabulary import EOS
+from crossling.vocabulary.special_tokens import EOS
 
 LENGTH_SAMPLE = 1000  # rows of a bitext from which its mean length is estimated
 CHUNK_SIZE = 1 << 16  # documents, and blocks, in memory at a time
@@ -99,6 +100,10 @@ class TextGroup:
     def example(self, index: int) -> Example:
         return self.sentences.tokens[self.starts[index] : self.starts[index + 1]], _NO_IDS, -1
 
+    def lengths(self, index_N: np.ndarray) -> np.ndarray:
+        """Return the tokens of some examples with <s>. Reads no tokens."""
+        return 1 + np.asarray(self.starts[index_N + 1] - self.starts[index_N])
+
 
 class FullTextGroup(TextGroup):
     """Text of one language in full blocks. Only the last block may be shorter. Nothing is computed in advance."""
@@ -110,6 +115,10 @@ class FullTextGroup(TextGroup):
         start = index * (self.length - 1)
         return self.sentences.tokens[start : start + self.length - 1], _NO_IDS, -1
 
+    def lengths(self, index_N: np.ndarray) -> np.ndarray:
+        capacity = self.length - 1
+        return 1 + np.asarray(np.minimum(capacity, len(self.sentences.tokens) - index_N * capacity))
+
 
 @dataclass(frozen=True)
 class PairGroup:
@@ -119,15 +128,16 @@ class PairGroup:
     bitext: TokenizedBitext
     probability: float  # at the first step
     length: int
+    eos: int = EOS
 
     @cached_property
     def mean_length(self) -> float:
         rows = np.arange(0, len(self.bitext.sides[0]), -(-len(self.bitext.sides[0]) // LENGTH_SAMPLE))
-        lengths = np.stack([side.offsets[rows + 1] - side.offsets[rows] for side in self.bitext.sides])
+        lengths = np.stack([side.lengths(rows) for side in self.bitext.sides])
         lengths = lengths[:, (lengths > 0).all(0)]
         if not lengths.size:  # pairs so rare that the sample has none
             return 1.0 + sum(map(len, self._sides(self.bitext.row(0))))
-        return 1 + float(np.minimum(lengths, (self.length - 1) // 2).sum(0).mean())
+        return 1 + float(np.minimum(lengths, self._side_limit).sum(0).mean())
 
     def __len__(self) -> int:
         return self.bitext.pairs
@@ -137,15 +147,36 @@ class PairGroup:
         source, target = self._sides(row)
         return source, target, (self.bitext.corpus_id << 40) + row
 
+    def lengths(self, index_N: np.ndarray) -> np.ndarray:
+        """Return the tokens of some examples with <s>, both sides together. Reads no tokens."""
+        row_N = self.bitext.rows(index_N)
+        source_N, target_N = (np.minimum(side.lengths(row_N), self._side_limit) for side in self.bitext.sides)
+        return 1 + np.asarray(source_N + target_N)
+
+    @property
+    def _side_limit(self) -> int:
+        return (self.length - 1) // 2
+
     def _sides(self, row: int) -> list[np.ndarray]:
-        return [_truncate(side[row], (self.length - 1) // 2) for side in self.bitext.sides]
+        return [_truncate(side[row], self._side_limit, self.eos) for side in self.bitext.sides]
 
 
 ExampleGroup = TextGroup | PairGroup
 
 
-def _truncate(ids: np.ndarray, length: int) -> np.ndarray:
-    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [EOS]])
+def example_lengths(groups: Sequence[ExampleGroup], group_N: np.ndarray, index_N: np.ndarray) -> np.ndarray:
+    """Return the tokens of examples of several groups with <s>. Reads no tokens."""
+    length_N = np.empty(len(group_N), dtype=np.int64)
+    order_N = np.argsort(group_N, kind="stable")
+    starts = np.flatnonzero(np.diff(group_N[order_N], prepend=-1))
+    for start, end in pairwise([*starts.tolist(), len(order_N)]):
+        example_N = order_N[start:end]
+        length_N[example_N] = groups[group_N[example_N[0]]].lengths(index_N[example_N])
+    return length_N
+
+
+def _truncate(ids: np.ndarray, length: int, eos: int) -> np.ndarray:
+    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [eos]])
 
 
 def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) -> Sequence[ExampleGroup]:
@@ -157,7 +188,8 @@ def make_groups(shards: Shards, stream: str, length: int, sampling: Sampling) ->
         groups = [text_group(name, shards.text[name], p, length) for name, p in probabilities.items()]
     else:
         bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
-        groups = [PairGroup(name, bitexts[name], p, length) for name, p in probabilities.items()]
+        eos = shards.special.eos
+        groups = [PairGroup(name, bitexts[name], p, length, eos=eos) for name, p in probabilities.items()]
     if not groups:
         expected = sampling.text_description if stream == "text" else sampling.pair_description
         fix = "Tokenize some first"

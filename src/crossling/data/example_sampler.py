@@ -6,6 +6,9 @@ of samples of a group before n is a sum of floors, which Euclid's algorithm comp
 keyed permutation of that number is the index of the example. So every example of a group is sampled once before any is
 sampled twice, in a new order every epoch, and resuming at step 1,000,000 takes no time. When the probabilities change,
 the points continue, and so do the counts.
+
+With shuffle windows, the permutation stays inside a few long runs of consecutive examples for many steps. That suits
+file systems on which random reads are slow.
 """
 # G groups, N samples, M = 2^64 points of the circle
 
@@ -106,6 +109,7 @@ CIRCLE = 1 << BITS  # M
 # every point occurs once in M samples.
 STRIDES = tuple(math.isqrt(d << 2 * BITS) % CIRCLE | 1 for d in (2, 3, 5, 6, 7, 10, 11, 13, 14, 15, 17))
 ROUNDS = 10  # of the permutation; with fewer, tiny sizes are visibly not random
+WINDOWS_AT_ONCE = 16  # shuffle windows whose examples are shuffled together
 REPLAYED = 1 << 20  # samples that are cheaper to repeat than to count by floors
 
 
@@ -120,6 +124,7 @@ class ExampleSampler:
         examples_per_step: int,
         key: Sequence[int],
         stream: int = 0,
+        windows: Sequence[int] | None = None,
     ) -> None:
         """Create a sampler.
 
@@ -129,8 +134,10 @@ class ExampleSampler:
             examples_per_step: Samples of a step.
             key: Random key.
             stream: Number of the stream. Streams of different numbers are independent.
+            windows: Examples of a shuffle window of each group [default: shuffle whole groups].
         """
         self.sizes_G = np.asarray(sizes, dtype=np.int64)
+        self.windows_G = None if windows is None else np.asarray(windows, dtype=np.int64)
         self.examples_per_step = examples_per_step
         generator = np.random.default_rng([*key])
         self.first, self.order = generator.integers(CIRCLE - 1, dtype=np.uint64, endpoint=True, size=2).tolist()
@@ -162,7 +169,9 @@ class ExampleSampler:
         sample_N = self._counts_before(step)[group_N] + _rank(group_N)
         epoch_N, position_N = np.divmod(sample_N, self.sizes_G[group_N])
         key_N = mix_bits(mix_bits(np.uint64(self.order) + group_N.astype(np.uint64)) + epoch_N.astype(np.uint64))
-        return group_N, permute(position_N, self.sizes_G[group_N], key_N)
+        if self.windows_G is None:
+            return group_N, permute(position_N, self.sizes_G[group_N], key_N)
+        return group_N, permute_in_windows(position_N, self.sizes_G[group_N], self.windows_G[group_N], key_N)
 
     def _groups(self, step: int) -> np.ndarray:
         first = np.uint64(step * self.examples_per_step % CIRCLE)
@@ -224,6 +233,28 @@ def permute(position_N: np.ndarray, size_N: np.ndarray, key_N: np.ndarray) -> np
         result_N[outside] = value
         outside = outside[value >= size_N[outside]]
     return result_N.astype(np.int64)
+
+
+def permute_in_windows(
+    position_N: np.ndarray, size_N: np.ndarray, window_N: np.ndarray, key_N: np.ndarray
+) -> np.ndarray:
+    """Return the entry at each position of a permutation of 0 ... size - 1 that is random in shuffle windows.
+
+    A window is a run of consecutive entries. Windows come in random order. The entries of WINDOWS_AT_ONCE windows are
+    shuffled together, before those of the next ones. The first window starts at a random entry, so the windows of two
+    epochs differ. Entries that fill no window come last.
+    """
+    window_N = np.minimum(window_N, size_N)
+    shuffled_N = WINDOWS_AT_ONCE * window_N
+    start_N = position_N - position_N % shuffled_N
+    key_of_start_N = mix_bits(key_N + start_N.astype(np.uint64))
+    place_N = start_N + permute(position_N - start_N, np.minimum(shuffled_N, size_N - start_N), key_of_start_N)
+    number_N, offset_N = np.divmod(place_N, window_N)
+    windows_N = size_N // window_N
+    is_whole_N = number_N < windows_N
+    number_N[is_whole_N] = permute(number_N[is_whole_N], windows_N[is_whole_N], mix_bits(~key_N[is_whole_N]))
+    first_N = (key_N % size_N.astype(np.uint64)).astype(np.int64)
+    return np.asarray((first_N + number_N * window_N + offset_N) % size_N)
 
 
 _1 = np.uint64(1)

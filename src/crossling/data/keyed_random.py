@@ -37,12 +37,13 @@ class KeyedRandom:
 
     def __init__(self, key: Sequence[int], step: int, examples: int) -> None:
         stream = np.random.SeedSequence([*key, step]).generate_state(1, np.uint64)
-        self.seed_N = mix_bits(stream + np.arange(examples, dtype=np.uint64) * GOLDEN)
+        self.position_N = np.arange(examples)  # in the global batch
+        self.seed_N = mix_bits(stream + self.position_N.astype(np.uint64) * GOLDEN)
 
     def select(self, example_N: np.ndarray) -> KeyedRandom:
         """Return the random numbers of some of the examples. They do not depend on the selection."""
         selected = copy(self)
-        selected.seed_N = self.seed_N[example_N]
+        selected.position_N, selected.seed_N = self.position_N[example_N], self.seed_N[example_N]
         return selected
 
     def per_example(self, purpose: str) -> np.ndarray:

@@ -28,10 +28,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from crossling.core.errors import BadInput
-from crossling.core.files import check_format, read_json
+from crossling.core.files import append_file, check_format, read_json
 from crossling.core.folder_kinds import kind_note
 from crossling.core.progress import track
 from crossling.core.resumable import file_fingerprint
+from crossling.vocabulary.special_tokens import SpecialTokens
 from crossling.vocabulary.vocabulary import read_report
 
 SHARD_FORMAT = 2
@@ -52,6 +53,14 @@ class ArrayWriter:
     def add(self, values: np.ndarray) -> None:
         """Append values."""
         self.file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self.length += len(values)
+
+    def add_file(self, path: Path) -> None:
+        """Append the values of another array file of this type."""
+        values = map_array(path)
+        with path.open("rb") as source:
+            source.seek(-values.nbytes, os.SEEK_END)
+            append_file(source, self.file)
         self.length += len(values)
 
     def __enter__(self) -> ArrayWriter:
@@ -146,6 +155,10 @@ class TokenizedSentences:
     def __getitem__(self, index: int) -> np.ndarray:
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
+    def lengths(self, index_N: np.ndarray) -> np.ndarray:
+        """Return the tokens of some sentences, from their offsets."""
+        return np.asarray(self.offsets[index_N + 1] - self.offsets[index_N])
+
     def presence(self, start: int = 0, end: int | None = None) -> np.ndarray:
         """Return a mask of the sentences from `start` up to `end` that are not empty."""
         offsets = self.offsets[start : None if end is None else end + 1]
@@ -173,12 +186,17 @@ class TokenizedBitext:
 
     def row(self, index: int) -> int:
         """Return the position of the index-th row that is not empty on both sides."""
+        return int(self.rows(np.asarray([index]))[0])
+
+    def rows(self, index_N: np.ndarray) -> np.ndarray:
+        """Return the position of each index-th row that is not empty on both sides."""
         if self.pairs == len(self.sides[0]):
-            return index
-        block = int(np.searchsorted(self._pairs_before, index, side="right")) - 1
-        start = block * ROWS_PER_BLOCK
-        is_pair = self.presence(start, start + ROWS_PER_BLOCK)
-        return start + int(np.flatnonzero(is_pair)[index - self._pairs_before[block]])
+            return index_N
+        block_N = np.searchsorted(self._pairs_before, index_N, side="right") - 1
+        rank_N = index_N - self._pairs_before[block_N]  # in its block
+        places = zip((block_N * ROWS_PER_BLOCK).tolist(), rank_N.tolist(), strict=True)
+        found = [start + np.flatnonzero(self.presence(start, start + ROWS_PER_BLOCK))[rank] for start, rank in places]
+        return np.array(found, dtype=np.int64)
 
     @cached_property
     def _pairs_before(self) -> np.ndarray:
@@ -232,7 +250,8 @@ class Shards:
             manifest = read_json(file)
             version = manifest["format"]
             complete = {"vocabulary", "text", "pairs", "multi", "fingerprint"} <= {*manifest}
-            complete = complete and (Path(path) / "vocab" / "sentencepiece.model").is_file()
+            file_name = "tokenizer.json" if "special" in manifest["vocabulary"] else "sentencepiece.model"
+            complete = complete and (Path(path) / "vocab" / file_name).is_file()
         except (ValueError, TypeError, KeyError):
             version, complete = SHARD_FORMAT, False
         fix = "Create them again with crossling tokenize."
@@ -251,6 +270,12 @@ class Shards:
     def vocabulary_size(self) -> int:
         """Number of vocabulary entries."""
         return int(self.manifest["vocabulary"]["size"])
+
+    @cached_property
+    def special(self) -> SpecialTokens:
+        """Ids of the special tokens. The manifest has them unless they are those of crossling's own vocabularies."""
+        stored = self.manifest["vocabulary"].get("special")
+        return SpecialTokens.from_dict(stored) if stored else SpecialTokens.standard(self.vocabulary_size)
 
     @property
     def vocabulary_path(self) -> Path:

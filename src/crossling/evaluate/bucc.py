@@ -6,7 +6,8 @@ a pair, since it is unknown which of their ids is meant.
 
 Protocol `margin`: at the requested layers. Protocol `xtreme`: the same at the layer of XTREME's scripts, with mean
 pooling only, as in their paper. Their shell script requests [CLS]. Their program computed the mean all the same until
-October 2021, and takes [CLS] since.
+October 2021, and takes [CLS] since. Protocol `declared`: with the vectors that the folder of a Sentence Transformers
+model declares.
 """
 # P candidate pairs, best first; N sentences, K layers
 
@@ -16,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +25,10 @@ import numpy as np
 from crossling.core.errors import BadInput
 from crossling.core.progress import count_truncations, track
 from crossling.corpora.languages import canonical_code
+from crossling.evaluate.retrieval import choose_poolings
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.mining import DEFAULT_NEIGHBORS, VectorRows, find_neighbors, retrieve_pairs
+from crossling.inference.pooling import DECLARED
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks.benchmark_files import find_bucc_files, select_pairs
 from crossling.tasks.predictions import ExamplePrediction
@@ -59,29 +63,36 @@ def read_bucc(data: Path, languages: Sequence[str] | None = None) -> list[dict[s
 
 
 def evaluate_bucc(
-    encoder: Encoder, data: Path, layers: Sequence[int], languages: Sequence[str] | None = None, pooling: str = "mean"
+    encoder: Encoder, data: Path, layers: Sequence[int], languages: Sequence[str] | None = None, pooling: str = "auto"
 ) -> Iterator[TaskResult]:
     """Yield the result of each language pair on dev and, if it exists, on test."""
-    protocols: dict[str, Sequence[int]] = {"margin": layers}
-    if pooling == "mean":
-        protocols["xtreme"] = [xtreme_bucc_layer(encoder.num_layers)]
-    all_layers = sorted({layer for chosen in protocols.values() for layer in chosen})
+    poolings = choose_poolings(encoder, pooling)
     for splits in track("bucc2018", read_bucc(data, languages), _name):
-        thresholds: dict[int, float] = {}
+        thresholds: dict[tuple[str, int], float] = {}
         if len(splits) == 1:
             warnings.warn(
                 f"bucc2018 {_name(splits)}: no test split, so F1 is measured on the split that selects the threshold",
                 stacklevel=2,
             )
-        for name, split in splits.items():
+        for each, (name, split) in product(poolings, splits.items()):
+            protocols = _protocols(encoder, layers, each)
             extracted: dict[int, dict[IdPair, float]] = {}
             with count_truncations(f"bucc2018 {_name(splits)}, {name}"):
-                mined = mine_candidates(encoder, split, all_layers, pooling)
+                mined = mine_candidates(encoder, split, sorted({*chain(*protocols.values())}), each)
             for layer, scores in mined.items():
                 if name == SPLITS[0]:
-                    thresholds[layer] = best_threshold(scores, split.gold)
-                extracted[layer] = {pair: score for pair, score in scores.items() if score >= thresholds[layer]}
-            yield replace(_score(encoder, split, extracted, protocols, pooling), parts=len(splits))
+                    thresholds[each, layer] = best_threshold(scores, split.gold)
+                least = thresholds[each, layer]
+                extracted[layer] = {pair: score for pair, score in scores.items() if score >= least}
+            yield replace(_score(encoder, split, extracted, protocols, each), parts=len(poolings) * len(splits))
+
+
+def _protocols(encoder: Encoder, layers: Sequence[int], pooling: str) -> dict[str, Sequence[int]]:
+    """Return the layers that each protocol scores."""
+    if pooling == DECLARED:
+        return {DECLARED: [encoder.num_layers]}
+    xtreme = {"xtreme": [xtreme_bucc_layer(encoder.num_layers)]} if pooling == "mean" else {}
+    return {"margin": layers, **xtreme}
 
 
 def xtreme_bucc_layer(num_layers: int) -> int:
@@ -145,6 +156,7 @@ def _score(
         metric="",
         language=pair_name(*split.languages),
         pooling=pooling,
+        prompt=encoder.prompt_for(pooling) or None,
         seed=encoder.seed,
         split=split.split,
         examples=len(split.gold),

@@ -11,15 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from crossling.core.errors import Interrupted
+from crossling.core.files import read_json, write_json
 from crossling.core.locks import output_lock
 from crossling.core.resumable import file_state, fingerprint
 from crossling.evaluate.bucc import evaluate_bucc
 from crossling.evaluate.request import EvaluationRequest, Languages, tasks_and_data
 from crossling.evaluate.retrieval import evaluate_own_pairs, evaluate_tatoeba, find_translation_files
 from crossling.evaluate.significance import TaskResult
-from crossling.evaluate.word_alignment import evaluate_word_alignment
+from crossling.evaluate.word_alignment import evaluate_word_alignment, read_gold
 from crossling.finetune.finetune_scoring import check_tuned, evaluate_tuned
 from crossling.finetune.translation.translation_scoring import evaluate_translator
+from crossling.inference.attention_map import attention_map
 from crossling.inference.cpu_precision import in_float32
 from crossling.inference.load_network import as_encoder
 from crossling.inference.sentence_encoder import Encoder
@@ -41,7 +43,8 @@ def evaluate(
     *,
     pairs: str | os.PathLike[str] | None = None,
     languages: str | Sequence[str] | None = None,
-    pooling: str = "mean",
+    pooling: str = "auto",
+    prompt: str | None = None,
     method: str | Sequence[str] = "ot",
     layers: Sequence[int] | None = None,
     recompute: bool = False,
@@ -60,7 +63,10 @@ def evaluate(
             the folder has scores of no other model.
         languages: Languages or pairs to score, such as "sw" or "de-en". [default: all in `data`] With `pairs`, the
             pair of the file. [default: by its name or header]
-        pooling: "mean" or "cls", for sentence vectors.
+        pooling: "mean" or "cls", for sentence vectors. "auto" is "mean", and the folder of a Sentence Transformers
+            model is scored as it declares too (protocol `declared`).
+        prompt: Text before each sentence, such as "query: ". [default: the default prompt of the model, if it declares
+            one]
         method: Word alignment by "ot", "argmax" or "itermax", or several of them.
         layers: Layers for bucc2018. The other tasks score every layer. [default: the universal layer]
         recompute: Score the stored predictions of a fine-tuned model again.
@@ -87,6 +93,7 @@ def evaluate(
         out=Path(out) if out is not None else None,
         languages=languages.split(",") if isinstance(languages, str) else languages,
         pooling=pooling,
+        prompt=prompt,
         methods=[method] if isinstance(method, str) else method,
         layers=layers,
         recompute=recompute,
@@ -146,6 +153,7 @@ def _evaluate_training_free(
     if not tasks:
         return []
     encoder = in_float32(as_encoder(model))
+    encoder.prompt = request.prompt or encoder.prompt
     data, pooling = request.data, request.pooling
     layers = [encoder.resolve_layer(layer) for layer in request.layers or [encoder.universal_layer]]
     evaluations: dict[str, Evaluate] = {
@@ -160,7 +168,13 @@ def _evaluate_training_free(
         return [{**row, **cost} for result in results for row in result.rows]
     # A folder has the predictions of one model.
     has_own_folder = not cost and _has_own_folder(request.out, encoder.name)
-    options = {"pooling": pooling, "methods": [*request.methods], "layers": layers, "plug_in": request.plug_in}
+    options = {
+        "pooling": pooling,
+        "prompt": encoder.prompt,
+        "methods": [*request.methods],
+        "layers": layers,
+        "plug_in": request.plug_in,
+    }
     description = {"model": encoder.name, "weights": encoder.fingerprint(), **options}
     rows: list[ScoreRow] = []
     for task in tasks:
@@ -175,7 +189,26 @@ def _evaluate_training_free(
         rows += [{**row, **cost} for row in new]
         scores.add_scores(request.out / "scores.jsonl", rows)
         partial.finish()
+    if "word-alignment" in tasks and has_own_folder and getattr(encoder.model.config, "cross_attention", False):
+        _store_attention(encoder, data, languages_of["word-alignment"], request.out)
     return rows
+
+
+def _store_attention(encoder: Encoder, data: Path, languages: Languages, out: Path) -> None:
+    """Store how the first sentence pair attends to each other, for the report (VECO, Figure 1)."""
+    gold = read_gold(data, languages)[0]
+    pair = gold.pairs[0]
+    found = attention_map(encoder, " ".join(pair.source), " ".join(pair.target))
+    example = {
+        "queries": found.queries,
+        "keys": found.keys,
+        "weights": found.weights_LT.round(3).tolist(),
+        "layer": found.layer,
+        "languages": gold.languages.split("-"),
+        "model": encoder.name,
+    }
+    file = out / "showcase.json"
+    write_json(file, {**(read_json(file) if file.is_file() else {}), "attention": example})
 
 
 def _evaluate_or_resume(

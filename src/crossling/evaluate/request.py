@@ -26,7 +26,8 @@ class EvaluationRequest:
     data: Path  # folder of benchmark data, or a file of own sentence pairs
     out: Path | None = None
     languages: Sequence[str] | None = None
-    pooling: str = "mean"
+    pooling: str = "auto"
+    prompt: str | None = None
     methods: Sequence[str] = ("ot",)
     layers: Sequence[int] | None = None
     recompute: bool = False
@@ -68,9 +69,12 @@ class EvaluationRequest:
         return {RETRIEVAL: None}
 
     def _check_options(self) -> None:
-        if not self.training_free and (self.layers or self.pooling != "mean" or [*self.methods] != ["ot"]):
+        if not self.training_free and (
+            self.layers or self.pooling != "auto" or self.prompt or [*self.methods] != ["ot"]
+        ):
             raise BadInput(
-                f"task={self.tasks[0]}: layers, pooling and method apply to training-free tasks only. Omit them."
+                f"task={self.tasks[0]}: layers, pooling, prompt and method apply to training-free tasks only. Omit"
+                " them."
             )
         if self.training_free and self.recompute:
             raise BadInput(f"task={self.training_free[0]}: recompute applies to fine-tuned models only. Omit it.")

@@ -1,4 +1,4 @@
-"""Sentence retrieval on Tatoeba and on own pairs: accuracy of the nearest sentence of the other language by cosine.
+"""Sentence retrieval on Tatoeba: accuracy of the nearest sentence of the other language by cosine.
 
 Protocol `sweep`: pooling and cosine as in XTREME, but at every layer and in both directions. Equal sentences of a side
 are one candidate, and finding it is correct for each of their lines.
@@ -6,8 +6,11 @@ are one candidate, and finding it is correct for each of their lines.
 Protocol `xtreme`: what its scripts compute. English sentences are the queries, pooled by mean, at one layer. Equal
 sentences are separate candidates. The first is found, so the lines of the others count as wrong.
 
-Protocol `mteb`: what MTEB's bitext mining computes. F1 at the universal layer, in both directions, where each line is a
-class: a line that many queries find has a low precision. Equal sentences are separate candidates, as in `xtreme`.
+Protocol `mteb`: what MTEB's bitext mining computes. F1 in both directions, of the declared vectors if there are any, or
+else at the universal layer. Each line is a class: a line that many queries find has a low precision. Equal sentences
+are separate candidates, as in `xtreme`.
+
+Protocol `declared`: as `sweep`, with the sentence vectors that the folder of a Sentence Transformers model declares.
 
 Protocol `plug-in`: as `sweep`, but each sentence attends to its translation (VECO's cross-attention).
 """
@@ -27,7 +30,7 @@ from crossling.core.errors import BadInput
 from crossling.core.progress import Progress, count_truncations
 from crossling.corpora.languages import canonical_code
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
-from crossling.inference.pooling import normalize_vectors
+from crossling.inference.pooling import DECLARED, normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks.benchmark_files import find_tatoeba_files, select_pairs
 from crossling.tasks.own_pairs import RETRIEVAL, OwnPairs
@@ -41,7 +44,7 @@ MAX_VECTOR_BYTES = 2 << 30  # of sentence vectors at all layers in memory
 WITH_BITEXT = "ar bg de el es fr hi ru sw th tr ur vi zh"
 WITHOUT_BITEXT = "af bn et eu fa fi he hu id it ja jv ka kk ko ml mr nl pt ta te tl"
 LISTS = {"tatoeba-14": WITH_BITEXT, "tatoeba-22": WITHOUT_BITEXT, "tatoeba-36": f"{WITH_BITEXT} {WITHOUT_BITEXT}"}
-TATOEBA, MTEB, PLUG_IN = "tatoeba", "mteb", "plug-in"
+MTEB, PLUG_IN, TATOEBA = "mteb", "plug-in", "tatoeba"
 
 RetrievalInput = str | tuple[str, str]  # a sentence, or a sentence with its translation
 
@@ -89,7 +92,7 @@ def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[Ret
 
 
 def evaluate_tatoeba(
-    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "mean", plug_in: bool = False
+    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "auto", plug_in: bool = False
 ) -> Iterator[TaskResult]:
     """Yield the results of each language pair in both directions. With `plug_in`, sentences attend to translations."""
     pairs = read_tatoeba(data, languages)
@@ -99,8 +102,8 @@ def evaluate_tatoeba(
     return _evaluate_pairs(encoder, pairs, TATOEBA, pooling, plug_in)
 
 
-def evaluate_own_pairs(encoder: Encoder, own: OwnPairs, pooling: str = "mean") -> Iterator[TaskResult]:
-    """Yield the results of the sentence pairs of a user in both directions, by the protocols `sweep` and `mteb`."""
+def evaluate_own_pairs(encoder: Encoder, own: OwnPairs, pooling: str = "auto") -> Iterator[TaskResult]:
+    """Yield the results of the sentence pairs of a user in both directions, as `evaluate_tatoeba`."""
     first, second = (
         RetrievalSide(language, [row[side] for row in own.rows]) for side, language in enumerate(own.languages)
     )
@@ -110,19 +113,23 @@ def evaluate_own_pairs(encoder: Encoder, own: OwnPairs, pooling: str = "mean") -
 def _evaluate_pairs(
     encoder: Encoder, pairs: Sequence[RetrievalPair], task: str, pooling: str, plug_in: bool
 ) -> Iterator[TaskResult]:
+    poolings = choose_poolings(encoder, pooling)[: 1 if plug_in else None]
     groups = list(_group_by_memory(pairs, encoder))
     inputs_by_group = [
         dict.fromkeys(each for pair in group for side in pair.sides for each in side.inputs) for group in groups
     ]
-    with count_truncations(task), Progress(f"{task}: sentences", sum(map(len, inputs_by_group))) as progress:
+    total = len(poolings) * sum(map(len, inputs_by_group))
+    with count_truncations(task), Progress(f"{task}: sentences", total) as progress:
         for group, inputs in zip(groups, inputs_by_group, strict=True):
             sentences = [each if isinstance(each, str) else each[0] for each in inputs]
             translations = [each[1] for each in inputs] if plug_in else None
-            vectors_KND = encoder.encode_layers(
-                sentences, pooling, on_batch=progress.advance, translations=translations
-            )
             rows = {each: row for row, each in enumerate(inputs)}
-            yield from _score_group(encoder, group, rows, normalize_vectors(vectors_KND), pooling, task=task)
+            for each in poolings:
+                vectors_KND = encoder.encode_layers(
+                    sentences, each, on_batch=progress.advance, translations=translations
+                )
+                results = _score_group(encoder, group, rows, normalize_vectors(vectors_KND), each, task=task)
+                yield from (replace(result, parts=2 * len(poolings)) for result in results)
 
 
 def _score_group(
@@ -144,6 +151,13 @@ def _score_group(
         forward_KN, backward_KM = (np.stack(by_layer) for by_layer in zip(*nearest, strict=True))
         yield _score(encoder, pair, 0, second.first_line[forward_KN[:, first.of_line]], second, pooling, task=task)
         yield _score(encoder, pair, 1, first.first_line[backward_KM[:, second.of_line]], first, pooling, task=task)
+
+
+def choose_poolings(encoder: Encoder, pooling: str) -> list[str]:
+    """Return the poolings to score: one, or the mean and what the folder of the model declares."""
+    if pooling != "auto":
+        return [pooling]
+    return ["mean"] if encoder.head is None else ["mean", DECLARED]
 
 
 def xtreme_tatoeba_layer(num_layers: int) -> int:
@@ -228,40 +242,44 @@ def _score(
     language, direction = pair_name(pair.first.language, pair.second.language), f"{query.language}-{other.language}"
     if "-" not in language:
         direction = "en-xx" if query.language == "en" else "xx-en"
-    lines, has_translations = len(query.sentences), query.translations is not None
+    lines, has_translations, is_declared = len(query.sentences), query.translations is not None, pooling == DECLARED
+    protocol = PLUG_IN if has_translations else DECLARED if is_declared else "sweep"
+    scored = [encoder.num_layers] if is_declared else list(range(len(found_KN)))
     score = Score(
         model=encoder.name,
         task=task,
-        protocol=PLUG_IN if has_translations else "sweep",
+        protocol=protocol,
         metric="accuracy",
         language=language,
         direction=direction,
         pooling=pooling,
+        prompt=encoder.prompt_for(pooling) or None,
         setting=PLUG_IN if has_translations else "training-free",
         seed=encoder.seed,
         examples=lines,
         value=0,
     )
     correct_KN = found_KN == candidates.first_line[candidates.of_line]
-    by_protocol = {score.protocol: (range(len(correct_KN)), correct_KN)}
+    by_protocol = {protocol: (scored, correct_KN)}
     if task == TATOEBA and direction == "en-xx" and pooling == "mean" and not has_translations:
         layer = xtreme_tatoeba_layer(encoder.num_layers)
-        by_protocol["xtreme"] = (range(layer, layer + 1), found_KN == np.arange(lines))
+        by_protocol["xtreme"] = ([layer], found_KN == np.arange(lines))
     rows = []
     for protocol, (layers, correct_KN) in by_protocol.items():
-        correct_NK = correct_KN[layers].T
+        correct_NK = correct_KN[[scored.index(layer) for layer in layers]].T
         statistics_NK2 = np.stack([correct_NK, np.ones_like(correct_NK)], axis=-1)
         rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
-    if not has_translations:
-        layer = encoder.universal_layer
-        statistics_NK3 = f1_by_line(found_KN[layer : layer + 1])
+    if is_declared or (encoder.head is None and not has_translations):
+        layer = encoder.num_layers if is_declared else encoder.universal_layer
+        statistics_NK3 = f1_by_line(found_KN[[scored.index(layer)]])
         rows += rows_by_layer(replace(score, protocol=MTEB, metric="f1"), statistics_NK3, [layer])
+    not_scored = [None] * scored[0]  # layers
     examples = (
         ExamplePrediction(
             str(line + 1),
-            (found_KN[:, line] + 1).tolist(),
+            not_scored + (found_KN[:, line] + 1).tolist(),
             {
-                f"{protocol}/accuracy": [[int(correct), 1] for correct in correct_KN[:, line]]
+                f"{protocol}/accuracy": not_scored + [[int(correct), 1] for correct in correct_KN[:, line]]
                 for protocol, (_, correct_KN) in by_protocol.items()
             },
         )

@@ -75,6 +75,7 @@ def finetune(
     from_scratch: bool = False,
     checkpoints: str | None = None,
     preset: str | None = None,
+    shards: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> list[ScoreRow]:
     """Fine-tune a model once per seed and score it in every language.
@@ -103,6 +104,8 @@ def finetune(
         checkpoints: Fine-tune these checkpoints of the run `model`, each into `out`/step-STEP: `all`, or steps such as
             `1000,2000`. Rows have `step` and `flops`, and a report shows them as a curve.
         preset: Of `translation`: settings of a paper, `veco-wmt14-en-de` or `veco-wmt14-en-fr`.
+        shards: Of `translation`: train on the pairs of these shards of `tokenize`. `data` has dev and test sets only.
+            [default: train on the text of `data`]
         **overrides: Settings that replace the defaults or those of a preset, such as `lr=1e-5` or `steps=500`.
 
     Returns:
@@ -128,8 +131,8 @@ def finetune(
     if task is None or data is None:
         raise BadInput("task and data: one is missing. Give both, or type and train for own labels.")
     data = Path(data)
-    if task != TRANSLATION and (directions is not None or from_scratch or preset is not None):
-        raise BadInput(f"task={task}: directions, from_scratch and preset belong to {TRANSLATION}. Omit them.")
+    if task != TRANSLATION and (directions is not None or from_scratch or preset is not None or shards is not None):
+        raise BadInput(f"task={task}: directions, from_scratch, preset and shards belong to {TRANSLATION}. Omit them.")
     _check_options(task, seeds, setting=setting, selection=selection, grid=grid, plug_in=plug_in)
     if checkpoints is not None:
         if task == TRANSLATION:
@@ -140,8 +143,8 @@ def finetune(
     if out.is_dir():
         scores.check_scores_folder(out)
     if task == TRANSLATION:
-        translation = partial(train_translators, directions=directions, from_scratch=from_scratch, preset=preset)
-        return translation(model, data, out, seeds=seeds, overrides=overrides)
+        translation = partial(train_translators, from_scratch=from_scratch, preset=preset, shards=shards)
+        return translation(model, data, out, directions=directions, seeds=seeds, overrides=overrides)
     check_finetuning_task(task)
     dataset = get_dataset(task)
     points = finetune_grid(dataset, grid, format_overrides(overrides))

@@ -87,7 +87,7 @@ def encode_file(
     out: str | os.PathLike[str],
     *,
     layer: int | None = None,
-    pooling: str = "mean",
+    pooling: str = "auto",
     half: bool = False,
 ) -> Path:
     """Write the sentence vectors of a file, row i for line i. An interrupted call resumes when it is repeated.
@@ -99,7 +99,7 @@ def encode_file(
         file: One sentence per line, plain or compressed.
         out: File to write, with the suffix .npy.
         layer: Layer of the vectors. [default: the universal layer of the model]
-        pooling: "mean" over all tokens, or "cls" for the first token.
+        pooling: "auto", "mean" or "cls", as in `Encoder.encode`.
         half: Write float16 in place of float32.
 
     Returns:
@@ -123,12 +123,12 @@ def encode_file(
     encoder, sentences = as_encoder(model), SentenceFile(Path(file))
     dtype = np.float16 if half else np.float32
     with output_lock(path):
-        write_vectors(encoder, sentences, path, encoder.resolve_layer(layer), pooling, dtype)
+        write_vectors(encoder, sentences, path, *encoder.resolve_pooling(pooling, layer), dtype)
     return path
 
 
 def write_vectors(
-    model: Encoder, sentences: SentenceFile, out: Path, layer: int, pooling: str, dtype: type[np.floating]
+    model: Encoder, sentences: SentenceFile, out: Path, pooling: str, layer: int, dtype: type[np.floating]
 ) -> None:
     """Write the vectors of all sentences to `out`, or resume."""
     # Without the key, files that an earlier version began in float32 still resume.
@@ -139,7 +139,7 @@ def write_vectors(
             "model": model.fingerprint(),
             "text": sentences.digest(),
             "sentences": len(sentences),
-            "width": model.hidden_size,
+            "width": model.vector_width(pooling),
             "dtype": np.dtype(dtype).name,
             "layer": layer,
             "pooling": pooling,
@@ -148,13 +148,13 @@ def write_vectors(
     )
     array = partial.folder / "vectors.npy"
     done = int(partial.done("sentences") or 0) if array.is_file() else 0  # sentences whose vectors are written
-    shape = len(sentences), model.hidden_size
+    shape = len(sentences), model.vector_width(pooling)
     vectors_ND = np.lib.format.open_memmap(array, mode="r+" if done else "w+", dtype=dtype, shape=shape)
     name = sentences.file.name
     with count_truncations(name), Progress(f"embed {name}", len(sentences), done) as progress:
         for start in range(done, len(sentences), SENTENCES_PER_BLOCK):
             block = sentences.read(start, start + SENTENCES_PER_BLOCK)
-            vectors_ND[start : start + len(block)] = model.encode(block, layer=layer, pooling=pooling)
+            [vectors_ND[start : start + len(block)]] = model.encode_layers(block, pooling, [layer])
             vectors_ND.flush()
             partial.record("sentences", start + len(block))
             progress.update(start + len(block), "sentences")

@@ -34,6 +34,8 @@ class EncodeOptions(TypedDict, total=False):
     batch_size: int | None
     layer: int | None
     pooling: str
+    prompt: str | None
+    prompt_name: str | None
     normalize_embeddings: bool
     show_progress_bar: bool | None
     device: str | torch.device | None

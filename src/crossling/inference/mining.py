@@ -180,7 +180,7 @@ def mine(
     second: str | os.PathLike[str],
     *,
     layer: int | None = None,
-    pooling: str = "mean",
+    pooling: str = "auto",
     margin: str = "ratio",
     k: int = DEFAULT_NEIGHBORS,
     threshold: float = 0.0,
@@ -195,7 +195,7 @@ def mine(
         first: One sentence per line, plain or compressed.
         second: Sentences in the other language.
         layer: Layer of the sentence vectors. [default: the universal layer of the model]
-        pooling: "mean" over all tokens, or "cls" for the first token.
+        pooling: "auto", "mean" or "cls", as in `Encoder.encode`.
         margin: "ratio", "distance" or "absolute".
         k: Number of neighbors in the margin.
         threshold: Return pairs whose score is larger by more than 1e-6, the rounding error.
@@ -224,10 +224,9 @@ def mine(
             from crossling.inference.load_network import as_encoder  # imports this module
 
             encoder = as_encoder(model)
-            layer = encoder.resolve_layer(layer)
             vectors = Path(folder) / "first.npy", Path(folder) / "second.npy"
             for file, path in zip(files, vectors, strict=True):
-                write_vectors(encoder, file, Path(path), layer, pooling, np.float32)
+                write_vectors(encoder, file, Path(path), *encoder.resolve_pooling(pooling, layer), np.float32)
         assert vectors is not None
         one, other = (_read_distinct(file, Path(path)) for file, path in zip(files, vectors, strict=True))
         if one.values_ND.shape[1] != other.values_ND.shape[1]:

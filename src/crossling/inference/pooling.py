@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     Vectors = np.ndarray | Tensor | Sequence[np.ndarray] | Sequence[Tensor]
 
-POOLINGS = ("mean", "cls")
+POOLINGS = ("auto", "mean", "cls")
+DECLARED = "declared"  # by the folder of a Sentence Transformers model
 
 
 def check_pooling(pooling: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress
-from crossling.inference import mining
+from crossling.core.resumable import fingerprint
 from crossling.inference.cpu_precision import TOKENS_PER_BATCH, PackedCopy
 from crossling.inference.hidden_states import (
     BatchStates,
@@ -28,7 +28,8 @@ from crossling.inference.hidden_states import (
     to_list,
     tokenize_sentences,
 )
-from crossling.inference.pooling import check_pooling, normalize_vectors, pool, to_normalized_tensor
+from crossling.inference.pooling import DECLARED, check_pooling, normalize_vectors, pool
+from crossling.inference.vector_search import VectorSearch
 from crossling.inference.word_links import WordLinks, WordPair, check_methods, join_word_pairs
 from crossling.model.fingerprint import model_fingerprint
 
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from crossling.inference.hidden_states import Model
-    from crossling.inference.pooling import Vectors
+    from crossling.inference.sentence_head import SentenceHead
 
 
-class Encoder:
+class Encoder(VectorSearch):
     """A bidirectional `transformers` encoder and its tokenizer. `load` creates one from a folder or a name.
 
     Args:
@@ -49,8 +50,10 @@ class Encoder:
         universal_layer: Default layer of sentence vectors. [default: two thirds of the layers]
         seed: Random seed of the training, if known. It becomes part of score rows.
         precision: Precision of inference on a CPU: "float32", "bfloat16" or "int8".
+        head: Sentence vectors that the folder of the model declares.
 
     Attributes:
+        prompt: Text before each sentence. Empty: the default prompt of `head`, if that computes the vectors.
         num_layers: Number of blocks.
         hidden_size: Width of the hidden states.
         max_length: Longest input in tokens.
@@ -73,10 +76,11 @@ class Encoder:
         universal_layer: int | None = None,
         seed: int | None = None,
         precision: str = "float32",
+        head: SentenceHead | None = None,
     ) -> None:
         check_compatibility(model, tokenizer, name)
         self.model, self.tokenizer, self.name, self.seed = model, tokenizer, name, seed
-        self.precision = precision
+        self.precision, self.head, self.prompt = precision, head, ""
         self._packed = PackedCopy()
         self.max_length = max_input_length(model, tokenizer)
         self.num_layers, self.hidden_size = probe_encoder(model, tokenizer, name)
@@ -120,7 +124,9 @@ class Encoder:
         *,
         batch_size: int | None = None,
         layer: int | None = None,
-        pooling: str = "mean",
+        pooling: str = "auto",
+        prompt: str | None = None,
+        prompt_name: str | None = None,
         normalize_embeddings: bool = False,
         convert_to_tensor: bool = False,
         convert_to_numpy: bool = True,
@@ -133,7 +139,10 @@ class Encoder:
             sentences: One sentence, or any iterable of sentences.
             batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens, or fewer on a CPU]
             layer: Layer of the vectors. [default: the universal layer of the model]
-            pooling: "mean" over all tokens, or "cls" for the first token.
+            pooling: "mean" over all tokens, or "cls" for the first token. "auto" is what the folder of a Sentence
+                Transformers model declares, if no layer is given, and otherwise "mean".
+            prompt: Text to put before each sentence.
+            prompt_name: Name of a prompt that the folder declares, such as "query".
             normalize_embeddings: Scale the vectors to length one.
             convert_to_tensor: Return a tensor on the device of the model in place of an array.
             convert_to_numpy: Return an array. If False, return a list of tensors.
@@ -158,9 +167,14 @@ class Encoder:
             raise BadInput(f"batch_size={batch_size}: expected at least 1.")
         if device is not None:
             self.model.to(device)  # type: ignore[arg-type]
+        if prompt is None and prompt_name is not None:
+            prompt = self._declared().find_prompt(prompt_name)
         with Progress("encode", len(texts), enabled=bool(show_progress_bar)) as progress:
-            on_batch, layers = progress.advance if show_progress_bar else None, [self.resolve_layer(layer)]
-            [vectors_ND] = self.encode_layers(texts, pooling, layers, batch_size=batch_size, on_batch=on_batch)
+            on_batch = progress.advance if show_progress_bar else None
+            pooling, layer = self.resolve_pooling(pooling, layer)
+            [vectors_ND] = self.encode_layers(
+                texts, pooling, [layer], batch_size=batch_size, on_batch=on_batch, prompt=prompt
+            )
         if normalize_embeddings:
             vectors_ND = normalize_vectors(vectors_ND)
         if convert_to_numpy and not convert_to_tensor:
@@ -177,17 +191,20 @@ class Encoder:
         batch_size: int | None = None,
         on_batch: Callable[[int], None] | None = None,
         translations: Iterable[str] | None = None,
+        prompt: str | None = None,
     ) -> np.ndarray:
         """Compute sentence vectors of several layers.
 
         Args:
             sentences: Any iterable of sentences.
-            pooling: "mean" over all tokens, special tokens included as in XTREME, or "cls" for the first token.
+            pooling: "mean" over all tokens, special tokens included as in XTREME, or "cls" for the first token. Or
+                "declared", at the last layer only: what the folder of a Sentence Transformers model declares.
             layers: Layers of the vectors. [default: all]
             batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens, or fewer on a CPU]
             on_batch: Called with the number of sentences after each batch.
             translations: A translation of each sentence, to plug in cross-attention (VECO §3.1). The states of the
                 sentence alone and those that attend to the translation are concatenated.
+            prompt: Text to put before each sentence. [default: that of the encoder]
 
         Returns:
             Vectors in float32, [K, N, D], or [K, N, 2 D] with translations.
@@ -199,52 +216,31 @@ class Encoder:
             >>> model.encode_layers(["a sentence", "ein Satz"]).shape  # embeddings and 6 blocks
             (7, 2, 384)
         """
-        check_pooling(pooling)
         if isinstance(sentences, str):
             raise BadInput("encode_layers: found one string. Give a list of sentences.")
-        layers = range(self.num_layers + 1) if layers is None else layers
-        ids, other_ids, width = self._tokenize(sentences), None, self.hidden_size
+        head, layers = None, range(self.num_layers + 1) if layers is None else layers
+        if pooling == DECLARED:
+            head, layers = self._declared(), [self.num_layers]
+            head.layers.to(self.model.device)
+        else:
+            check_pooling(pooling)
+        prompt = self.prompt_for(pooling) if prompt is None else prompt
+        prompt_length = len(self._tokenize([prompt])[0]) - 1 if prompt else 0  # without the token at its end
+        ids, other_ids, width = self._tokenize(sentences, prompt, head), None, self.vector_width(pooling)
         if translations is not None:
             self.check_cross_attention()
             other_ids, width = self._tokenize(translations), 2 * width
         vectors_KND = np.empty((len(layers), len(ids), width), dtype=np.float32)
         with evaluation_mode(self.model):
             for rows, hidden, valid_BL in self._states(ids, layers, batch_size=batch_size, translation_ids=other_ids):
-                vectors_KND[:, rows] = pool([hidden[layer] for layer in layers], valid_BL, pooling).cpu().numpy()
+                if head is None:
+                    found_KBD = pool([hidden[layer] for layer in layers], valid_BL, pooling)
+                else:
+                    found_KBD = head.compute(hidden[-1], valid_BL, prompt_length)[None]
+                vectors_KND[:, rows] = found_KBD.cpu().numpy()
                 if on_batch is not None:
                     on_batch(len(rows))
         return vectors_KND
-
-    def similarity(self, embeddings1: Vectors, embeddings2: Vectors) -> Tensor:
-        """Compute the cosine similarity of every vector of one set with every vector of another.
-
-        Args:
-            embeddings1: Vectors [N, D] or one vector [D], as an array, a tensor or a list.
-            embeddings2: Vectors [M, D] or one vector [D].
-
-        Returns:
-            Tensor [N, M].
-
-        Example:
-            >>> vectors = model.encode(["a sentence", "ein Satz"])
-            >>> model.similarity(vectors, vectors)
-        """
-        return to_normalized_tensor(embeddings1) @ to_normalized_tensor(embeddings2).T
-
-    def similarity_pairwise(self, embeddings1: Vectors, embeddings2: Vectors) -> Tensor:
-        """Compute the cosine similarity of vector i of one set with vector i of another.
-
-        Args:
-            embeddings1: Vectors [N, D] or one vector [D], as an array, a tensor or a list.
-            embeddings2: Vectors of the same shape.
-
-        Returns:
-            Tensor [N].
-
-        Example:
-            >>> model.similarity_pairwise(model.encode(english), model.encode(german))
-        """
-        return (to_normalized_tensor(embeddings1) * to_normalized_tensor(embeddings2)).sum(dim=-1)
 
     def align(self, source: str, target: str, *, layer: int | None = None, method: str = "ot") -> WordLinks:
         """Align the words of two sentences. Words are separated by whitespace.
@@ -301,48 +297,6 @@ class Encoder:
                     links[fitting[row]] = inputs[fitting[row]].link_words(states_KBLD[:, position], methods)
         return links
 
-    def mine(
-        self,
-        first: Iterable[str],
-        second: Iterable[str],
-        *,
-        layer: int | None = None,
-        pooling: str = "mean",
-        margin: str = "ratio",
-        k: int = mining.DEFAULT_NEIGHBORS,
-        threshold: float = 0.0,
-        retrieval: str = "max",
-    ) -> list[mining.MinedPair]:
-        """Find translations in two lists of sentences (Artetxe and Schwenk 2019).
-
-        Args:
-            first: Sentences in one language.
-            second: Sentences in the other language.
-            layer: Layer of the sentence vectors. [default: the universal layer of the model]
-            pooling: "mean" over all tokens, or "cls" for the first token.
-            margin: "ratio", "distance" or "absolute".
-            k: Number of neighbors in the margin.
-            threshold: Return pairs whose score is larger by more than 1e-6, the rounding error.
-            retrieval: "max", "forward", "backward" or "intersection".
-
-        Returns:
-            Pairs with `score`, `source` and `target`, best first, see `crossling.mine`.
-
-        Raises:
-            BadInput: If an option is invalid or a value is not a string.
-
-        Example:
-            >>> model.mine(["the house", "a dog"], ["ein Hund", "das Haus"])[0].target
-            'das Haus'
-        """
-        mining.check_margin(margin, k, retrieval)
-        sides = [list(dict.fromkeys(to_list(sentences))) for sentences in (first, second)]
-        if not all(sides):
-            return []
-        one, other = (mining.VectorRows.all(self.encode(side, layer=layer, pooling=pooling)) for side in sides)
-        near = mining.find_neighbors(one, other, k, device=self.model.device)
-        return list(mining.iter_pairs(mining.retrieve_pairs(*near, margin, retrieval), sides[0], sides[1], threshold))
-
     def check_cross_attention(self) -> None:
         """Check that the model has cross-attention to plug in.
 
@@ -378,6 +332,36 @@ class Encoder:
             )
         return layer
 
+    def resolve_pooling(self, pooling: str, layer: int | None = None) -> tuple[str, int]:
+        """Return the pooling and the layer of sentence vectors, where "auto" and None are replaced.
+
+        Example:
+            >>> load("LaBSE").resolve_pooling("auto")
+            ('declared', 12)
+        """
+        check_pooling(pooling)
+        if pooling == "auto":
+            pooling = "mean" if self.head is None or layer is not None else DECLARED
+        return pooling, self.num_layers if pooling == DECLARED else self.resolve_layer(layer)
+
+    def prompt_for(self, pooling: str) -> str:
+        """Return the text before each sentence, with a pooling that `resolve_pooling` returned.
+
+        Example:
+            >>> load().prompt_for("mean")
+            ''
+        """
+        return self.prompt or (self._declared().find_prompt(None) if pooling == DECLARED else "")
+
+    def vector_width(self, pooling: str) -> int:
+        """Return the width of sentence vectors with a pooling that `resolve_pooling` returned.
+
+        Example:
+            >>> load().vector_width("mean")
+            384
+        """
+        return self._declared().width if pooling == DECLARED else self.hidden_size
+
     def fingerprint(self) -> str:
         """Return a hash of all weights. Encoders with the same hash compute the same vectors.
 
@@ -385,10 +369,22 @@ class Encoder:
             >>> load("runs/xlm_e").fingerprint() == load("exported").fingerprint()
             True
         """
-        return model_fingerprint(self.model)
+        weights = model_fingerprint(self.model)
+        return weights if self.head is None else fingerprint([weights, self.head.description(), self.prompt])
 
-    def _tokenize(self, sentences: Iterable[str]) -> list[list[int]]:
-        return tokenize_sentences(to_list(sentences), self.tokenizer, self.max_length, self.name)
+    def _declared(self) -> SentenceHead:
+        if self.head is None:
+            raise BadInput(f"{self.name}: the folder declares no sentence vectors (modules.json). Omit prompt_name.")
+        return self.head
+
+    def _tokenize(
+        self, sentences: Iterable[str], prompt: str = "", head: SentenceHead | None = None
+    ) -> list[list[int]]:
+        texts = [prompt + sentence for sentence in to_list(sentences)]
+        if head is not None and head.lowercases:
+            texts = [text.lower() for text in texts]
+        limit = min(self.max_length, (head and head.max_length) or self.max_length)
+        return tokenize_sentences(texts, self.tokenizer, limit, self.name)
 
     def _states(self, ids: Sequence[list[int]], layers: Sequence[int], **options: Any) -> Iterator[BatchStates]:
         network, options["layers"] = self.model, max(layers, default=None)

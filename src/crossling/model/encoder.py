@@ -30,6 +30,7 @@ from crossling.model.attention import (
 )
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import DisentangledEmbedding
+from crossling.model.fp8 import Fp8Linear
 from crossling.model.gather import gather_positions
 from crossling.model.kernels.device import supports_kernels
 from crossling.model.position import RelativePositionTable
@@ -74,9 +75,11 @@ class FeedForward(nn.Sequential):
         into, _, out = self
         # The kernel reads the weights of the first linear layer, and would bypass an adapter or a hook on it.
         has_hooks = into._forward_hooks or into._forward_pre_hooks
-        if type(into) is not nn.Linear or has_hooks or not uses_block_kernels(hidden):
+        if type(into) not in (nn.Linear, Fp8Linear) or has_hooks or not uses_block_kernels(hidden):
             return super().forward(hidden)
-        return out(kernel.gelu(F.linear(hidden, into.weight), into.bias))
+        assert isinstance(into, nn.Linear)
+        product = into.multiply(hidden) if isinstance(into, Fp8Linear) else F.linear(hidden, into.weight)
+        return out(kernel.gelu(product, into.bias))
 
 
 class Embeddings(nn.Module):
@@ -266,6 +269,17 @@ class EncoderNetwork(nn.Module):
                 yield from block.cross.parameters()
                 yield from block.cross_norm.parameters()
 
+    def enable_fp8(self) -> None:
+        """Let the linear layers of all blocks multiply in fp8 while they are trained. Parameters keep their names.
+
+        Square layers stay as they are: to round their operands takes as long as fp8 saves.
+        """
+        parts = (part for part in self.modules() if isinstance(part, SelfAttention | CrossAttention | FeedForward))
+        for part in parts:
+            for name, layer in [*part.named_children()]:
+                if type(layer) is nn.Linear and layer.in_features != layer.out_features:
+                    setattr(part, name, Fp8Linear.from_linear(layer))
+
     def check_length(self, tokens: int) -> None:
         """Raise ValueError if a sequence of so many tokens is too long for the absolute positions."""
         longest = self.config.max_position_embeddings
@@ -291,6 +305,7 @@ class EncoderNetwork(nn.Module):
         layers: int | None = None,
         positions: Tensor | None = None,
         output_attentions: bool | None = None,
+        is_causal: bool = False,
         **_: Any,
     ) -> BaseModelOutputWithCrossAttentions | tuple[Any, ...]:
         """Encode a batch of sequences.
@@ -310,6 +325,7 @@ class EncoderNetwork(nn.Module):
                 The largest part of that layer is not computed elsewhere.
             output_attentions: Return the attention weights too, [B, H, L, T] for each layer: of self-attention as
                 `attentions` and of cross-attention as `cross_attentions`. Attention is then computed in plain torch.
+            is_causal: Each token attends to itself and to earlier ones only, as in a decoder.
 
         Returns:
             The states of the last computed layer, [B, L, D] or [M, D], and states and weights of all if requested.
@@ -329,10 +345,11 @@ class EncoderNetwork(nn.Module):
         # Bias and masks are the same in all layers.
         dtype, shape = hidden_BLD.dtype, input_ids.shape
         for_kernel = record is None and uses_attention_kernel(hidden_BLD.device, dtype, self.config.head_width)
-        bias = self.position_bias(shape[1], for_kernel)
-        make_mask = partial(make_attention_mask, shape, segments, dtype=dtype, for_kernel=for_kernel)
-        mask = make_mask(segments, attention_mask)
-        paired_mask = make_mask(encoder_segments, encoder_attention_mask)
+        has_kernel = for_kernel and not is_causal
+        bias = self.position_bias(shape[1], has_kernel)
+        make_mask = partial(make_attention_mask, shape, segments, dtype=dtype)
+        mask = make_mask(segments, attention_mask, for_kernel=has_kernel, is_causal=is_causal)
+        paired_mask = make_mask(encoder_segments, encoder_attention_mask, for_kernel=for_kernel)
         blocks = self.blocks[: self.config.output_layer if layers is None else layers]
         # transformers declares its outputs as FloatTensor
         states: list[Any] = [hidden_BLD if blocks else _select(hidden_BLD, positions)]

@@ -35,11 +35,13 @@ from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.mlm import mask_tokens, masking_problems
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from crossling.model.encoder_model import CrosslingModel
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
@@ -135,7 +137,7 @@ class XLCo(PretrainingObjective):
     def examples_per_step(self, mean_length: float) -> int:  # noqa: ARG002
         return self.pairs * self.examples_per_unit
 
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
         from torch import nn
 
         from crossling.model.embedding import init_weights
@@ -158,19 +160,20 @@ class XLCo(PretrainingObjective):
         """Return the pairs that mixup joins."""
         return choose_partners(group_N, noise) if self.mixup else super().example_units(group_N, noise)
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         assert examples.row_N is not None
         if self.mixup:
             query, key, rows_N2, noise = mix_pairs(examples, noise)
         else:
             query, key = examples.sequences(), examples.translation_sequences()
             rows_N2 = np.stack([examples.row_N, examples.row_N], 1)
+        rates = {"rate": self.rate, "keep": self.keep, "random": self.random}
         inputs = {}
         for name, side in {"query": query, "key": key}.items():
             if self.rate:
-                side = mask_tokens(side, noise, mask, rate=self.rate, keep=self.keep, random=self.random, purpose=name)
+                side = mask_tokens(side, noise, special, **rates, purpose=name)
             inputs[name] = Sequences(side.lengths_N, {name: side.tokens["ids"]})
-        return CorruptedExamples(inputs, {"rows": rows_N2})
+        return CorruptedExamples(inputs, {"rows": rows_N2, "batch_positions": noise.position_N})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return dict.fromkeys(("xlco", "xlco_accuracy", "xlco_bound"), len(batch["rows"]))
@@ -193,13 +196,13 @@ class XLCo(PretrainingObjective):
             queue = net.parts["queue"]
             with Progress("queue", self.queue, enabled=is_main_process()) as progress:
                 while queue.filled < self.queue:
-                    queue.add([(self._keys(net, batch, "key"), batch["rows"]) for batch in next(batches)])
+                    queue.add([{**batch, "keys": self._keys(net, batch, "key")} for batch in next(batches)])
                     progress.update(queue.filled, "keys")
 
     def after_step(self, net: Network, progress: Tensor, outputs: Sequence[Mapping[str, Tensor]]) -> None:  # noqa: ARG002
         """Add the keys of the step to the queue, and update the key encoder."""
         if self.queue and outputs:
-            net.parts["queue"].add([(each["keys"], each["rows"]) for each in outputs])
+            net.parts["queue"].add(outputs)
         if self.momentum:
             self._update_key_encoder(net, self.momentum)
 
@@ -217,7 +220,7 @@ class XLCo(PretrainingObjective):
             else:
                 key_ND = vectors[key_side] if self.symmetric else self.represent(net, batch, key_side)
             if self.queue and query_side == "query":
-                new_keys = {"keys": key_ND.detach(), "rows": rows_N2}
+                new_keys = {name: batch[name] for name in ("rows", "batch_positions")} | {"keys": key_ND.detach()}
             sums.append(self._contrastive_sums(net, vectors[query_side], key_ND, rows_N2))
         return {name: torch.stack([each[name] for each in sums]).sum(0) / len(sums) for name in sums[0]} | new_keys
 
@@ -276,7 +279,7 @@ class XLCo(PretrainingObjective):
             vector_ND = projection(pooled_ND.float())
         return F.normalize(vector_ND, dim=-1) if self.normalize else vector_ND
 
-    def _layer(self, encoder: CrosslingModel) -> int:
+    def _layer(self, encoder: CrosslingModel | NativeEncoder) -> int:
         return encoder.config.universal_layer if self.layer is None else self.layer
 
     def _update_key_encoder(self, net: Network, momentum: float) -> None:
@@ -291,7 +294,7 @@ class XLCo(PretrainingObjective):
         layers = cost.encoder_flops(net.encoder, side_length, self._layer(net.encoder))
         one_side = layers + 2 * cost.matrix_weights(net.parts["projection"]) / side_length
         candidates = self.queue or self.pairs
-        scores = 2 * net.encoder.config.hidden_size * candidates / (2 * side_length)
+        scores: float = 2 * net.encoder.config.hidden_size * candidates / (2 * side_length)
         with_backward = cost.FORWARD_AND_BACKWARD
         sides = with_backward if self._keys_have_gradients else (with_backward + 1) / 2
         passes = 2 if self.symmetric and not self._keys_have_gradients else 1
@@ -329,7 +332,7 @@ def mix_pairs(examples: TokenizedExamples, noise: KeyedRandom) -> tuple[Sequence
         partner_query, partner_key = reversed(partner_sides) if crossed_N[n] else partner_sides
         query.append([examples.ids[i], partner_query][:: -1 if query_swapped_N[n] else 1])
         key.append([examples.translation_ids[i], partner_key][:: -1 if key_swapped_N[n] else 1])
-    queries, keys = (prepend_bos(*zip(*side, strict=True)) for side in (query, key))
+    queries, keys = (prepend_bos(*zip(*side, strict=True), bos=examples.bos) for side in (query, key))
     return queries, keys, examples.row_N.reshape(-1, 2), noise
 
 

@@ -43,6 +43,8 @@ class Sampling:
         min_pairs: Use no pair of a language that has fewer sentence pairs in all. Its text is used [default: use all].
         full_blocks: Fill every block of text to its length, across the ends of sentences and documents [default: a
             block holds text of one document].
+        shuffle_window: Read every corpus in runs of so many tokens, 16 of them at a time, in random order, with their
+            examples shuffled. For file systems that are slow at random reads [default: shuffle whole corpora].
 
     Example:
         >>> sampling = crossling.Sampling(text_alpha=0.7, pair_rule="m2m")
@@ -58,6 +60,7 @@ class Sampling:
     replay: Annotated[float, PROBABILITY] = 0.5
     min_pairs: Annotated[int | None, AT_LEAST_1] = None
     full_blocks: bool | None = None
+    shuffle_window: Annotated[int | None, AT_LEAST_1] = None
 
     @property
     def pair_description(self) -> str:

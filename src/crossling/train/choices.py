@@ -3,4 +3,5 @@
 from typing import Literal
 
 Parallel = Literal["auto", "ddp", "fsdp"]
+Precision = Literal["bf16", "fp8"]
 Reduction = Literal["mean", "token_sum"]

@@ -21,6 +21,7 @@ CHECKPOINTS = "checkpoints"
 CHANGEABLE_SETTINGS = {"checkpoint_every", "log_every", "micro_tokens", "parallel"}
 CHANGEABLE_SETTINGS |= {"keep_last", "keep_every", "keep_best"}
 CHANGEABLE_SETTINGS |= {"gradient_checkpointing", "cuda_graphs"}
+ADDED_SETTINGS = {"precision": "bf16"}  # values in runs that were started before these settings existed
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,9 @@ class RunFolder:
             raise BadInput(
                 f"{self.path}: this run was initialized {source}. Give the original init, or another folder."
             )
-        changed = sorted(_changed_keys(stored["recipe"], description["recipe"]) - {*changeable})
+        recipe = description["recipe"]
+        added = {name: value for name, value in ADDED_SETTINGS.items() if name in recipe}
+        changed = sorted(_changed_keys(added | stored["recipe"], recipe) - {*changeable})
         if changed:
             raise BadInput(
                 f"{self.path}: this run has another recipe (different: {', '.join(changed)}). Give the original recipe,"

@@ -11,7 +11,7 @@ import pytest
 
 from .kernel_comparison import IS_INTERPRETED, ON_GPU
 
-FILES = ["attention_op", "model_kernels", "residual_gelu", "prediction"]
+FILES = ["attention_op", "model_kernels", "residual_gelu", "prediction", "quantize_rows"]
 
 
 @pytest.mark.skipif(ON_GPU or IS_INTERPRETED, reason="the kernel tests run in this process")
