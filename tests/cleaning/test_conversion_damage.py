@@ -8,7 +8,7 @@ import pytest
 
 from crossling.cleaning.check import check, summary_tables
 from crossling.cleaning.conversion_damage import find_file_damage
-from crossling.cleaning.scan import corpus_parts
+from crossling.cleaning.corpus_parts import corpus_parts
 from crossling.corpora.corpus import Corpora
 from tests.corpora.sample_files import put, tmx
 

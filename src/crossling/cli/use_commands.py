@@ -140,7 +140,7 @@ def mine(
 
 
 def predict(
-    tuned: Annotated[Path, argument("TUNED", "Fine-tuned model, made by crossling finetune.")],
+    model: Annotated[Path, argument("TUNED", "Fine-tuned model, made by crossling finetune.")],
     file: Annotated[Path, argument("FILE", "Words in columns, sentences, texts, or questions with contexts.")],
     columns: Annotated[
         str | None, option("A,B", "Names or numbers of the columns of texts. [default: all, at most two]")
@@ -153,16 +153,16 @@ def predict(
 
     Example: crossling predict tuned sentences.txt -o tagged.tsv
     """
-    check_folder(tuned, "Train the model with crossling finetune.")
+    check_folder(model, "Train the model with crossling finetune.")
     _check_files(file)
     from crossling.finetune.predict_file import format_row, predict_rows
 
     chosen = columns.split(",") if columns else ()
     if out is not None:
-        written = xl.predict(tuned, file, columns=chosen, language=language, out=out)
+        written = xl.predict(model, file, columns=chosen, language=language, out=out)
         print(json.dumps({"out": str(written)}) if json_ else written)
         return
-    for row in predict_rows(xl.TunedModel.load(tuned, language), file, chosen):
+    for row in predict_rows(xl.TunedModel.load(model, language), file, chosen):
         print(json.dumps(row, ensure_ascii=False) if json_ else format_row(row).removesuffix("\n"))
 
 
