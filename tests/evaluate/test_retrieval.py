@@ -16,10 +16,10 @@ from crossling.evaluate.retrieval import (
     evaluate_tatoeba,
     f1_by_line,
     nearest_in_both_directions,
-    read_tatoeba,
     retrieval_accuracy,
     xtreme_tatoeba_layer,
 )
+from crossling.evaluate.retrieval_pairs import read_tatoeba
 from crossling.evaluate.significance import METRIC_VALUES, TaskResult
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder

@@ -81,7 +81,18 @@ def logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def test_all_recipes_are_covered() -> None:
-    assert {*RTD, *MLM} == {*RECIPES}
+    assert {*RTD, *MLM, "mbart"} == {*RECIPES}
+
+
+def test_the_encoder_of_an_encoder_decoder_is_exported_alone(train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train("mbart")
+    with pytest.raises(BadInput, match=r"exported as a translator\. Train one with .* or give layers=3"):
+        export(run, tmp_path / "whole")
+    folder = export(run, tmp_path / "exported", layers=3)
+    inputs, encoder = make_batch(folder, lines), load_run(run).encoder.eval()
+    with torch.no_grad():
+        found, expected = (model(**inputs).last_hidden_state for model in (load_model(folder, AutoModel), encoder))
+    assert_equal_except_padding(found, expected, inputs)
 
 
 @pytest.mark.parametrize("name", RTD)
@@ -169,14 +180,6 @@ def test_sentence_vectors_come_from_the_universal_layer(
     np.testing.assert_array_equal(load(run).encode(lines), ours.encode(lines))
     found = sentences.SentenceTransformer(str(folder), device="cpu").encode([*lines, long])
     np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_matryoshka_export_can_be_truncated(train: Train, lines: list[str], tmp_path: Path) -> None:
-    sentences = pytest.importorskip("sentence_transformers")
-    folder = export(train("infoxlm", "xlco.matryoshka=4,8", "mlm=off", "tlm=off"), tmp_path / "exported")
-    found = sentences.SentenceTransformer(str(folder), device="cpu", truncate_dim=4).encode(lines)
-    np.testing.assert_allclose(found, load(folder).encode(lines, truncate_dim=4), atol=1e-5)
-    assert "`truncate_dim=4`" in (folder / "README.md").read_text()
 
 
 def test_fill_mask(train: Train, lines: list[str], tmp_path: Path) -> None:

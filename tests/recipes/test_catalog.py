@@ -14,7 +14,8 @@ from crossling.data.shards import Shards
 from crossling.objectives import MLM, TLM
 from crossling.recipes import RECIPES, get_recipe, has_size, xlm, xlm_r
 from crossling.recipes.pretrain import pretrain
-from crossling.recipes.recipe import OBJECTIVES, SETTING_ALIASES, Recipe
+from crossling.recipes.recipe import OBJECTIVES, Recipe
+from crossling.recipes.setting_aliases import SETTING_ALIASES
 
 EVERY = ("tiny", "small", "base", "large", "xl", "ablation")
 ALL = [(name, size) for name in RECIPES for size in EVERY if has_size(name, size)]

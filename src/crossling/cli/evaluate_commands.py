@@ -9,14 +9,19 @@ from typing import Annotated
 import crossling as xl
 from crossling.cli.closing import finish, this_command, unused
 from crossling.cli.layer_tables import ModelLayers, print_training_free
-from crossling.cli.options import Checkpoints, Data, Json, Pooling, argument, check_model, flag, option
+from crossling.cli.options import Checkpoints, Json, Pooling, argument, check_model, flag, option
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
 
 
 def evaluate(
-    task: Annotated[str, option("TASKS", "tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model.")],
-    data: Data,
+    task: Annotated[
+        str | None, option("TASKS", "tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model.")
+    ] = None,
+    data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data.")] = None,
+    pairs: Annotated[
+        Path | None, option("FILE", "Score retrieval on own sentence pairs: TSV, CSV, xlsx or TMX.")
+    ] = None,
     model: Annotated[
         str | None,
         argument(
@@ -44,19 +49,25 @@ def evaluate(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Score a model: every layer, both directions.
+    """Score a model on --task and --data, or on own --pairs: every layer, both directions.
 
     Example: crossling evaluate run --task tatoeba,word-alignment --data synth/data -o run
 
+    On own sentence pairs: crossling evaluate run --pairs test.en-sw.tsv
+
     Score against pre-training FLOPs: crossling evaluate run --checkpoints all --task tatoeba --data data -o run
     """
-    from crossling.evaluate.request import EvaluationRequest
+    from crossling.evaluate.request import EvaluationRequest, tasks_and_data
 
+    for name, value, text in (("--task", task, "Name of a task."), ("--data", data, "Folder of benchmark data.")):
+        if pairs is None and value is None:
+            raise BadInput(f"evaluate: {name} is missing. {text} See crossling evaluate --help, or give --pairs FILE.")
+    tasks, source = tasks_and_data(task, data, pairs)
     chosen = languages.split(",") if languages else None
     at = _numbers("layers", layers) if layers else None
     request = EvaluationRequest(
-        tasks=list(dict.fromkeys(task.split(","))),
-        data=data,
+        tasks=tasks,
+        data=source,
         out=out,
         languages=chosen,
         pooling=pooling,

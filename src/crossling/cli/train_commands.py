@@ -41,7 +41,7 @@ def plan(
     set_: Set = None,
     init: Annotated[str | None, option("MODEL", "Model that the run will be initialized from.")] = None,
     hours: Annotated[float | None, option("H", "Choose the size and steps that fit this budget.")] = None,
-    gpus: Annotated[int, option("N", "Number of GPUs.", min=1)] = 1,
+    gpus: Annotated[int, option("N", "Number of GPUs; above 8 a multiple of 8.", min=1)] = 1,
     gpu: Annotated[
         str | None,
         option("GPU", "v100, a100-40, a100, h100, h200, b200, l40s or 4090. [default: the one here]", "--gpu"),
@@ -102,6 +102,9 @@ def pretrain(
     probe_every: Annotated[
         int | None, option("N", "Steps between two measurements. [default: steps / 10]", min=1)
     ] = None,
+    share_device: Annotated[
+        bool, flag("--share-device", "For tests: let several processes use one GPU, over gloo.")
+    ] = False,
 ) -> None:
     """Pre-train a model. Resumes from the latest checkpoint in --out.
 
@@ -123,7 +126,7 @@ def pretrain(
         Shards.open(validate)
     from crossling.core.distributed import is_main_process, process_group
 
-    with process_group():
+    with process_group(share_device):
         xl.pretrain(
             recipe,
             shards,
@@ -136,6 +139,7 @@ def pretrain(
             probe=probe,
             validate=validate,
             probe_every=probe_every,
+            share_device=share_device,
         )
         if not is_main_process():
             return
@@ -158,11 +162,23 @@ def finetune(
     model: Annotated[
         str, argument("MODEL", "Run, exported folder, Hugging Face encoder, or translator to train further.")
     ],
-    task: Annotated[
-        str, option("TASK", "xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ... or translation.", "--task")
-    ],
-    data: Annotated[Path, option("FOLDER", "Folder of benchmark data, or of parallel text.")],
     out: Annotated[Path, option("TUNED", "Write to this folder.", "-o", "--out")],
+    task: Annotated[
+        str | None,
+        option("TASK", "xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ... or translation.", "--task"),
+    ] = None,
+    data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data, or of parallel text.")] = None,
+    type_: Annotated[
+        str | None, option("TYPE", "Own labels: tagging, classification, pair-classification or qa.", "--type")
+    ] = None,
+    train: Annotated[Path | None, option("FILE", "Own labels: examples to train on (CoNLL, TSV, CSV, SQuAD).")] = None,
+    dev: Annotated[Path | None, option("FILE", "Own labels: dev examples. [default: a tenth of --train]")] = None,
+    columns: Annotated[
+        str | None, option("A,B", "Own labels: columns of the texts, then of the label, by name or number.")
+    ] = None,
+    language: Annotated[
+        str | None, option("LL", "Own labels: language of the examples. [default: by the file name]")
+    ] = None,
     setting: Annotated[
         str, option("SETTING", "zero-shot (one language) or translate-train (and its translations).", "--setting")
     ] = "zero-shot",
@@ -182,6 +198,9 @@ def finetune(
     preset: Annotated[
         str | None, option("NAME", "Translation: a paper's settings, veco-wmt14-en-de or veco-wmt14-en-fr.")
     ] = None,
+    shards: Annotated[
+        Path | None, option("SHARDS", "Translation: train on pairs of these shards, not on --data.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         option("KEY=VALUE", "lr, epochs, steps, batch, length, warmup, seed, checkpoint_every, ...", "--set"),
@@ -192,16 +211,27 @@ def finetune(
 
     Example: crossling finetune run --task xnli --data synth/data -o tuned --seeds 5 --set lr=2e-5
 
+    On own labels: crossling finetune run --type classification --train reviews.tsv -o tuned
+
     Example: crossling finetune run --task translation --directions en-de,de-en --data multi30k -o mt
     """
     from crossling.finetune.finetune_settings import check_overrides
     from crossling.tasks.benchmark_files import check_finetuning_task
 
     overrides = dict(_key_and_value(assignment) for assignment in set_ or [])
-    check_finetuning_task(task)  # before the slow import of torch
-    check_overrides(task, grid, preset, overrides)
-    check_data_folder(data)
+    if type_ is None:
+        for name, value, text in (("--task", task, "Name of a task."), ("--data", data, "Folder of benchmark data.")):
+            if value is None:
+                raise BadInput(f"finetune: {name} is missing. {text} Or give --type and --train for own labels.")
+    if task is not None and data is not None:
+        check_finetuning_task(task)  # before the slow import of torch
+        check_overrides(task, grid, preset, overrides)
+        check_data_folder(data)
     check_model(model)
+    if shards is not None:
+        from crossling.data.shards import Shards
+
+        Shards.open(shards)
     from crossling.core.distributed import is_main_process, process_group
 
     with process_group():
@@ -210,6 +240,11 @@ def finetune(
             task,
             data,
             out,
+            type=type_,
+            train=train,
+            dev=dev,
+            columns=columns.split(",") if columns else (),
+            language=language,
             setting=setting,  # type: ignore[arg-type]
             seeds=seeds,
             selection=selection,  # type: ignore[arg-type]
@@ -219,6 +254,7 @@ def finetune(
             from_scratch=from_scratch,
             checkpoints=checkpoints,
             preset=preset,
+            shards=shards,
             **overrides,
         )
         if not is_main_process():
@@ -235,7 +271,7 @@ def finetune(
         finish(f"Wrote the model and its scores to {out}.", *_after_finetuning(out, task, directions), json=json_)
 
 
-def _after_finetuning(out: Path, task: str, directions: str | None) -> list[Command | str]:
+def _after_finetuning(out: Path, task: str | None, directions: str | None) -> list[Command | str]:
     commands: list[Command | str] = [["report", out, "-o", unused(out.with_name(f"{out.name}.html"))]]
     if task == "translation" and directions:
         target = directions.split(",")[0].partition("-")[2]

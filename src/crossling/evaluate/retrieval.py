@@ -31,13 +31,18 @@ import torch
 
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress, count_truncations
-from crossling.corpora.languages import canonical_code
+from crossling.evaluate.retrieval_pairs import (
+    RetrievalInput,
+    RetrievalPair,
+    RetrievalSide,
+    add_translations,
+    read_tatoeba,
+)
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.pooling import DECLARED, normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
-from crossling.tasks.benchmark_files import find_tatoeba_files, select_pairs
+from crossling.tasks.own_pairs import RETRIEVAL, OwnPairs
 from crossling.tasks.predictions import ExamplePrediction
-from crossling.tasks.readers import read_lines
 from crossling.tasks.scores import Score, ScoreRow
 
 QUERIES_PER_BLOCK = 1024
@@ -46,51 +51,7 @@ MAX_VECTOR_BYTES = 2 << 30  # of sentence vectors at all layers in memory
 WITH_BITEXT = "ar bg de el es fr hi ru sw th tr ur vi zh"
 WITHOUT_BITEXT = "af bn et eu fa fi he hu id it ja jv ka kk ko ml mr nl pt ta te tl"
 LISTS = {"tatoeba-14": WITH_BITEXT, "tatoeba-22": WITHOUT_BITEXT, "tatoeba-36": f"{WITH_BITEXT} {WITHOUT_BITEXT}"}
-MTEB, PLUG_IN = "mteb", "plug-in"
-
-RetrievalInput = str | tuple[str, str]  # a sentence, or a sentence with its translation
-
-
-@dataclass(frozen=True)
-class RetrievalSide:
-    """The sentences of one language."""
-
-    language: str
-    sentences: list[str]
-    file: Path | None = None
-    translations: list[str] | None = None  # of each sentence, if cross-attention is plugged in
-
-    @property
-    def inputs(self) -> list[RetrievalInput]:
-        """Inputs of the encoder."""
-        return list(
-            self.sentences if self.translations is None else zip(self.sentences, self.translations, strict=True)
-        )
-
-
-@dataclass(frozen=True)
-class RetrievalPair:
-    """Two sides. Line i of one is the translation of line i of the other."""
-
-    first: RetrievalSide
-    second: RetrievalSide
-
-    @property
-    def sides(self) -> tuple[RetrievalSide, RetrievalSide]:
-        """Both sides."""
-        return self.first, self.second
-
-    @property
-    def name(self) -> str:
-        """Language codes, such as `de-en`."""
-        return f"{self.first.language}-{self.second.language}"
-
-
-def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[RetrievalPair]:
-    """Return all pairs of DATA/tatoeba/v1 in the order of their names, or those of some languages."""
-    selected = select_pairs(find_tatoeba_files(data), languages, data / "tatoeba")
-    names = {file.name.split(".")[1] for files in selected.values() for file in files}
-    return [_read_pair(data / "tatoeba" / "v1", name) for name in sorted(names)]
+MTEB, PLUG_IN, TATOEBA = "mteb", "plug-in", "tatoeba"
 
 
 def evaluate_tatoeba(
@@ -106,20 +67,43 @@ def evaluate_tatoeba(
     Vectors truncated to each of `dimensions` are scored besides.
     """
     pairs = read_tatoeba(data, languages)
+    if plug_in:
+        encoder.check_cross_attention()
+        pairs = [RetrievalPair(*map(add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
+    return _evaluate_pairs(encoder, pairs, TATOEBA, pooling, plug_in, dimensions)
+
+
+def evaluate_own_pairs(
+    encoder: Encoder, own: OwnPairs, pooling: str = "auto", dimensions: Sequence[int] = ()
+) -> Iterator[TaskResult]:
+    """Yield the results of the sentence pairs of a user in both directions, as `evaluate_tatoeba`."""
+    first, second = (
+        RetrievalSide(language, [row[side] for row in own.rows]) for side, language in enumerate(own.languages)
+    )
+    return _evaluate_pairs(
+        encoder, [RetrievalPair(first, second)], RETRIEVAL, pooling, plug_in=False, dimensions=dimensions
+    )
+
+
+def _evaluate_pairs(
+    encoder: Encoder,
+    pairs: Sequence[RetrievalPair],
+    task: str,
+    pooling: str,
+    plug_in: bool,
+    dimensions: Sequence[int],
+) -> Iterator[TaskResult]:
     poolings = choose_poolings(encoder, pooling)[: 1 if plug_in else None]
     width = min(encoder.vector_width(each) for each in poolings)
     if not all(1 <= each < width for each in dimensions):
         found = ",".join(map(str, dimensions))
         raise BadInput(f"dimensions={found}: the vectors of {encoder.name} have {width}. Give smaller numbers.")
-    if plug_in:
-        encoder.check_cross_attention()
-        pairs = [RetrievalPair(*map(_add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
     groups = list(_group_by_memory(pairs, encoder))
     inputs_by_group = [
         dict.fromkeys(each for pair in group for side in pair.sides for each in side.inputs) for group in groups
     ]
     total = len(poolings) * sum(map(len, inputs_by_group))
-    with count_truncations("tatoeba"), Progress("tatoeba: sentences", total) as progress:
+    with count_truncations(task), Progress(f"{task}: sentences", total) as progress:
         for group, inputs in zip(groups, inputs_by_group, strict=True):
             sentences = [each if isinstance(each, str) else each[0] for each in inputs]
             translations = [each[1] for each in inputs] if plug_in else None
@@ -128,7 +112,10 @@ def evaluate_tatoeba(
                 vectors_KND = encoder.encode_layers(
                     sentences, each, on_batch=progress.advance, translations=translations
                 )
-                variants = [_score_group(encoder, group, rows, vectors_KND, each, m) for m in (None, *dimensions)]
+                variants = [
+                    _score_group(encoder, group, rows, vectors_KND, each, dimension=dimension, task=task)
+                    for dimension in (None, *dimensions)
+                ]
                 parts = 2 * len(poolings) * len(variants)
                 yield from (replace(result, parts=parts) for results in variants for result in results)
 
@@ -139,7 +126,9 @@ def _score_group(
     rows: dict[RetrievalInput, int],
     vectors_KND: np.ndarray,
     pooling: str,
+    *,
     dimension: int | None,
+    task: str,
 ) -> Iterator[TaskResult]:
     """Yield the results of all layers or, with `dimension`, of truncated vectors of the layer that `encode` reads."""
     if dimension is not None:
@@ -155,9 +144,9 @@ def _score_group(
         ]
         forward_KN, backward_KM = (np.stack(by_layer) for by_layer in zip(*nearest, strict=True))
         found_KN = second.first_line[forward_KN[:, first.of_line]]
-        yield _score(encoder, pair, 0, found_KN, second, pooling=pooling, dimension=dimension)
+        yield _score(encoder, pair, 0, found_KN, second, pooling=pooling, dimension=dimension, task=task)
         found_KM = first.first_line[backward_KM[:, second.of_line]]
-        yield _score(encoder, pair, 1, found_KM, first, pooling=pooling, dimension=dimension)
+        yield _score(encoder, pair, 1, found_KM, first, pooling=pooling, dimension=dimension, task=task)
 
 
 def choose_poolings(encoder: Encoder, pooling: str) -> list[str]:
@@ -243,6 +232,7 @@ def _score(
     *,
     pooling: str,
     dimension: int | None,
+    task: str,
 ) -> TaskResult:
     """Score one direction. `found_KN` are lines of the candidates."""
     query, other = pair.sides[query_side], pair.sides[1 - query_side]
@@ -258,7 +248,7 @@ def _score(
     protocol += "" if dimension is None else f"-{dimension}"
     score = Score(
         model=encoder.name,
-        task="tatoeba",
+        task=task,
         protocol=protocol,
         metric="accuracy",
         language=language,
@@ -273,7 +263,7 @@ def _score(
     )
     correct_KN = found_KN == candidates.first_line[candidates.of_line]
     by_protocol = {protocol: (scored, correct_KN)}
-    if direction == "en-xx" and pooling == "mean" and not has_translations and dimension is None:
+    if (task, direction, pooling, dimension) == (TATOEBA, "en-xx", "mean", None) and not has_translations:
         layer = xtreme_tatoeba_layer(encoder.num_layers)
         by_protocol["xtreme"] = ([layer], found_KN == np.arange(lines))
     rows = []
@@ -334,64 +324,3 @@ def _group_by_memory(pairs: Sequence[RetrievalPair], encoder: Encoder) -> Iterat
         inputs |= new
     if group:
         yield group
-
-
-def _read_pair(folder: Path, name: str) -> RetrievalPair:
-    codes = name.split("-")
-    if len(codes) != 2:
-        raise BadInput(f"{folder}: tatoeba.{name} is not a language pair. Rename the files to tatoeba.XXX-YYY.*.")
-    sides = []
-    for code in codes:
-        path = folder / f"tatoeba.{name}.{code}"
-        sides.append(RetrievalSide(canonical_code(code), _read_sentences(path), path))
-    first, second = sides
-    if len(first.sentences) != len(second.sentences):
-        raise BadInput(
-            f"{folder / f'tatoeba.{name}'}: {len(first.sentences)} lines in .{codes[0]} but {len(second.sentences)} "
-            f"in .{codes[1]}. Expected line i to translate line i. Download the files again."
-        )
-    return RetrievalPair(first, second)
-
-
-def _read_sentences(path: Path) -> list[str]:
-    sentences = read_lines(path)
-    for number, sentence in enumerate(sentences, start=1):
-        if not sentence.strip():
-            raise BadInput(f"{path}: line {number}: empty, expected a sentence. Remove the line from both sides.")
-    return sentences
-
-
-def find_translation_files(files: Sequence[Path]) -> list[Path]:
-    """Return the existing translations of the two files of a pair, for cross-attention."""
-    plain = [file.with_suffix("") if file.suffix == ".gz" else file for file in files]
-    paths = [_translation_file(one, other) for one in plain for other in plain if one != other]
-    return [file for path in paths for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()]
-
-
-def _translation_file(file: Path, other: Path) -> Path:
-    """Return the path of the translation of one side into the language of the other."""
-    return file.parents[1] / "translated" / other.suffix[1:] / file.name
-
-
-def _add_translations(side: RetrievalSide, other: RetrievalSide) -> RetrievalSide:
-    """Add the translation of each sentence into the language of the other side.
-
-    The file tatoeba/translated/eng/tatoeba.deu-eng.deu is in English. Equal sentences get the translation of the first,
-    so that they stay one candidate.
-    """
-    assert side.file is not None and other.file is not None  # noqa: PT018
-    path = _translation_file(side.file, other.file)
-    if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
-        raise BadInput(
-            f"{path}: no such file, plain or .gz. Put the lines of {side.file.name}, translated into {other.language}, "
-            "there, or omit plug_in."
-        )
-    translations = _read_sentences(path)
-    if len(translations) != len(side.sentences):
-        raise BadInput(
-            f"{path}: {len(translations)} lines, but {side.file} has {len(side.sentences)}. Expected line i to "
-            "translate line i. Translate the file again."
-        )
-    first_translation: dict[str, str] = {}
-    pairs = zip(side.sentences, translations, strict=True)
-    return replace(side, translations=[first_translation.setdefault(*pair) for pair in pairs])

@@ -46,9 +46,11 @@ from crossling.model.embedding import DisentangledEmbedding
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 from crossling.model.int8 import quantize
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.run_checkpoints import run_of
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 from crossling.vocabulary.vocabulary import Vocabulary
 
 ENTRY = "heads"  # imports all other files and has every class below
@@ -91,6 +93,7 @@ def _make_standalone(text: str) -> str:
 
 
 FAMILIES = ("crossling", "xlm-roberta")
+NATIVE = "native"  # a Hugging Face encoder in its own architecture
 PRECISIONS = ("single", "half", "int8")
 PRECISION_ALIASES = {"fp32": "single", "float32": "single", "fp16": "half", "float16": "half"}
 HEAD_CLASSES = {"rtd_head": CrosslingForPreTraining, "lm_head": CrosslingForMaskedLM}  # in order of preference
@@ -119,7 +122,7 @@ def export(
             Hugging Face encoder by folder or Hub name: its files are copied.
         out: Folder to write. It may contain an earlier export.
         standalone: Add the model code, so that transformers can load the folder without crossling.
-        as_: `crossling`, or `xlm-roberta` for a model of its architecture, which transformers knows without
+        as_: Our own architecture (`crossling`), or `xlm-roberta` for a model that transformers knows without
             crossling. With a replaced token detection head it becomes ELECTRA's discriminator.
         precision: Precision of the weights in the file: `single` (fp32), `half` (fp16), or `int8` with about a quarter
             of the size.
@@ -187,7 +190,15 @@ def _copy_encoder(
 def _export_run(run: Path, out: Path, layers: int | None, options: dict[str, Any]) -> None:
     """Write a run as a folder. `options` are those of the model card."""
     family, precision = options["family"], options["precision"]
-    net, vocabulary, summary = load_run(run), Vocabulary.load((run_of(run) or run) / "vocab"), summarize_run(run)
+    net, vocabulary, summary = load_run(run), open_vocabulary((run_of(run) or run) / "vocab"), summarize_run(run)
+    if isinstance(net.encoder, NativeEncoder):
+        _check_native(run, options["standalone"], family, precision, layers)
+        family = options["family"] = NATIVE
+    if "decoder" in net.parts and layers is None:
+        raise BadInput(
+            f"{run}: an encoder-decoder is exported as a translator. Train one with crossling finetune {run} --task"
+            f" translation, or give layers={net.encoder.config.num_hidden_layers} for the encoder alone."
+        )
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
     models, config = build_models(net, family, truncated), truncated or net.encoder.config
     if precision == "int8":
@@ -222,6 +233,19 @@ def _check_options(standalone: bool, family: str, precision: str, onnx: str | No
         raise BadInput(f"standalone: transformers has the code of {family}. Omit standalone.")
     if onnx is not None:
         check_onnx(onnx)
+
+
+def _check_native(run: Path, standalone: bool, family: str, precision: str, layers: int | None) -> None:
+    """Refuse what only crossling's architecture has. A Hugging Face encoder is exported in its own."""
+    requested = {
+        f"export as {family}": family != FAMILIES[0],
+        "standalone": standalone,
+        f"precision {precision}": precision == "int8",
+        f"layers {layers}": layers is not None,
+    }
+    for option, is_requested in requested.items():
+        if is_requested:
+            raise BadInput(f"{option}: {run} keeps the architecture of the model it was initialized from. Omit it.")
 
 
 def _exported_files(out: Path) -> set[str]:
@@ -261,6 +285,8 @@ def build_models(
     net: Network, family: str = "crossling", truncated: CrosslingConfig | None = None
 ) -> dict[str, PreTrainedModel]:
     """Return the models to export by subfolder, `.` for the root. With `truncated`, only the first layers."""
+    if isinstance(net.encoder, NativeEncoder):
+        return _native_models(net)
     parts, encoder = net.parts, _with_plain_table(net.encoder)
     build: Callable[..., PreTrainedModel] = to_huggingface if family == "xlm-roberta" else _with_head
     if truncated is not None:
@@ -270,6 +296,15 @@ def build_models(
     if "generator" in parts:
         models["generator"] = build(parts["generator"], lm_head=parts["generator_head"])
     return models
+
+
+def _native_models(net: Network) -> dict[str, PreTrainedModel]:
+    """Return the models of `transformers` as they are. A new head of replaced token detection is not part of them."""
+    tokens = net.encoder.embeddings.tokens
+    if isinstance(tokens, DisentangledEmbedding):
+        net.encoder.embeddings.tokens = tokens.to_embedding()
+    encoders = {".": net.encoder} | ({"generator": net.parts["generator"]} if "generator" in net.parts else {})
+    return {name: encoder.model.eval() for name, encoder in encoders.items()}
 
 
 def _with_plain_table(encoder: CrosslingModel) -> CrosslingModel:
@@ -314,7 +349,10 @@ def _write_model(folder: Path, model: PreTrainedModel, standalone: bool, precisi
     weights.chmod(0o644)  # safetensors writes files that only the owner can read
 
 
-def _write_tokenizer(folder: Path, vocabulary: Vocabulary, max_length: int) -> None:
+def _write_tokenizer(folder: Path, vocabulary: AnyVocabulary, max_length: int) -> None:
+    if not isinstance(vocabulary, Vocabulary):
+        vocabulary.write_tokenizer(folder)
+        return
     tokenizer = vocabulary.tokenizer()
     tokenizer.model_max_length = max_length
     tokenizer.save_pretrained(folder)
@@ -332,7 +370,9 @@ def _write_sentence_transformer(folder: Path, config: CrosslingConfig, family: s
     ]
     write_json(folder / "modules.json", modules)
     last = "output_layer" if family == "crossling" else "num_hidden_layers"
-    transformer = {"max_seq_length": config.max_position_embeddings, "config_args": {last: config.universal_layer}}
+    transformer: dict[str, Any] = {"max_seq_length": config.max_position_embeddings}
+    if family != NATIVE or config.universal_layer != config.num_hidden_layers:
+        transformer["config_args"] = {last: config.universal_layer}
     write_json(folder / "sentence_bert_config.json", transformer)
     pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
     write_json(folder / "1_Pooling" / "config.json", pooling)

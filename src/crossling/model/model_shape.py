@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from crossling.model.config import CrosslingConfig
 
 TokenTable = Literal["shared", "gdes", "untied"]  # of generator and discriminator
+Architecture = Literal["crossling", "native"]
+RECIPE_ONLY = ("generator_layers", "token_table", "architecture", "native")  # no settings of CrosslingConfig
 
 # Settings that CrosslingConfig calls by the name of Hugging Face.
 CONFIG_NAMES = {
@@ -59,6 +61,9 @@ class ModelShape:
         init: Standard deviation of the initial weights.
         norm_epsilon: Epsilon of LayerNorm.
         universal_layer: Layer of the sentence vectors and of the contrastive loss. [default: two thirds of the layers]
+        architecture: With `--init`: convert the model to crossling's architecture (`crossling`), or train it in its own
+            (`native`). [default: `crossling` where the conversion is exact]
+        native: Configuration of the Hugging Face encoder of a native run, as JSON. The initialization sets it.
 
     Example:
         >>> shape = crossling.ModelShape(layers=6, width=384, heads=6, feed_forward=1536)
@@ -84,12 +89,14 @@ class ModelShape:
     init: Annotated[float, AT_LEAST_0] = 0.02
     norm_epsilon: Annotated[float, POSITIVE] = 1e-5
     universal_layer: int | None = None
+    architecture: Architecture | None = None
+    native: str | None = None
 
     def to_config(self, vocab_size: int) -> CrosslingConfig:
         """Return the configuration of the encoder for a vocabulary of this size."""
         from crossling.model.config import CrosslingConfig
 
-        own = {name: value for name, value in vars(self).items() if name not in ("generator_layers", "token_table")}
+        own = {name: value for name, value in vars(self).items() if name not in RECIPE_ONLY}
         return CrosslingConfig(vocab_size, **{CONFIG_NAMES.get(name, name): value for name, value in own.items()})
 
 

@@ -40,11 +40,13 @@ from crossling.objectives import cost
 from crossling.objectives.matryoshka import parse_widths, project_prefixes
 from crossling.objectives.mlm import mask_tokens, masking_problems
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from crossling.model.encoder_model import CrosslingModel
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
@@ -150,7 +152,7 @@ class XLCo(PretrainingObjective):
     def examples_per_step(self, mean_length: float) -> int:  # noqa: ARG002
         return self.pairs * self.examples_per_unit
 
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
         from torch import nn
 
         from crossling.model.embedding import init_weights
@@ -173,17 +175,18 @@ class XLCo(PretrainingObjective):
         """Return the pairs that mixup joins."""
         return choose_partners(group_N, noise) if self.mixup else super().example_units(group_N, noise)
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         assert examples.row_N is not None
         if self.mixup:
             query, key, rows_N2, noise = mix_pairs(examples, noise)
         else:
             query, key = examples.sequences(), examples.translation_sequences()
             rows_N2 = np.stack([examples.row_N, examples.row_N], 1)
+        rates = {"rate": self.rate, "keep": self.keep, "random": self.random}
         inputs = {}
         for name, side in {"query": query, "key": key}.items():
             if self.rate:
-                side = mask_tokens(side, noise, mask, rate=self.rate, keep=self.keep, random=self.random, purpose=name)
+                side = mask_tokens(side, noise, special, **rates, purpose=name)
             inputs[name] = Sequences(side.lengths_N, {name: side.tokens["ids"]})
         return CorruptedExamples(inputs, {"rows": rows_N2, "batch_positions": noise.position_N})
 
@@ -302,7 +305,7 @@ class XLCo(PretrainingObjective):
             vector_ND = projection(pooled_ND.float())
         return F.normalize(vector_ND, dim=-1) if self.normalize else vector_ND
 
-    def _layer(self, encoder: CrosslingModel) -> int:
+    def _layer(self, encoder: CrosslingModel | NativeEncoder) -> int:
         return encoder.config.universal_layer if self.layer is None else self.layer
 
     def _update_key_encoder(self, net: Network, momentum: float) -> None:
@@ -318,7 +321,7 @@ class XLCo(PretrainingObjective):
         widths = self.widths(net.encoder.config.hidden_size)
         one_side = layers + 2 * len(widths) * cost.matrix_weights(net.parts["projection"]) / side_length
         candidates = self.queue or self.pairs
-        scores = 2 * sum(widths) * candidates / (2 * side_length)
+        scores: float = 2 * sum(widths) * candidates / (2 * side_length)
         with_backward = cost.FORWARD_AND_BACKWARD
         sides = with_backward if self._keys_have_gradients else (with_backward + 1) / 2
         passes = 2 if self.symmetric and not self._keys_have_gradients else 1
@@ -356,7 +359,7 @@ def mix_pairs(examples: TokenizedExamples, noise: KeyedRandom) -> tuple[Sequence
         partner_query, partner_key = reversed(partner_sides) if crossed_N[n] else partner_sides
         query.append([examples.ids[i], partner_query][:: -1 if query_swapped_N[n] else 1])
         key.append([examples.translation_ids[i], partner_key][:: -1 if key_swapped_N[n] else 1])
-    queries, keys = (prepend_bos(*zip(*side, strict=True)) for side in (query, key))
+    queries, keys = (prepend_bos(*zip(*side, strict=True), bos=examples.bos) for side in (query, key))
     return queries, keys, examples.row_N.reshape(-1, 2), noise
 
 

@@ -18,56 +18,26 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, POSITIVE, SEED
 from crossling.data.batches import LENGTH_MULTIPLE
 from crossling.model.model_shape import SIZES, ModelShape
-from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
+from crossling.objectives import (
+    CAMLM,
+    CATLM,
+    MLM,
+    MRTD,
+    TLM,
+    TRTD,
+    Denoising,
+    PairDenoising,
+    PretrainingObjective,
+    XLCo,
+)
+from crossling.recipes.setting_aliases import SETTING_ALIASES
 from crossling.sampling import DRO, Sampling
 from crossling.train.choices import Parallel, Precision, Reduction
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.run_folder import read_description
 
-_BATCH = "The batch size is set for each objective, in tokens per step. Set mlm.tokens=N, or that of another objective."
-_LENGTH = "The length is set for each objective. Set mlm.length=N, or that of another objective."
-_DEVICE = "The device is selected automatically. Choose GPUs with the environment variable CUDA_VISIBLE_DEVICES."
-_PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32. Omit it, or set precision=fp8."
-_MASKING = "The masking rate is set for each objective. Set mlm.rate=0.15, or that of another objective."
-
-# Names that other libraries give to a setting of pre-training, by our key or by a hint.
-_CONVENTIONAL_NAMES = {
-    "optimizer.beta1": "adam_beta1 beta1",
-    "optimizer.beta2": "adam_beta2 beta2",
-    "optimizer.epsilon": "adam_epsilon adam_eps eps epsilon",
-    "optimizer.generator_lr_factor": "generator_rate",
-    "model.layers": "num_hidden_layers num_layers n_layers layers",
-    "model.width": "hidden_size d_model hidden_dim embed_dim width",
-    "model.heads": "num_attention_heads num_heads n_heads heads",
-    "model.feed_forward": "intermediate_size ffn_dim d_ff feed_forward",
-    "model.max_length": "max_position_embeddings max_positions max_length",
-    "model.dropout": "hidden_dropout_prob dropout",
-    "model.attention_dropout": "attention_probs_dropout_prob attention_dropout",
-    "model.init": "initializer_range",
-    "model.norm_epsilon": "layer_norm_eps",
-    "gradient_checkpointing": "recompute activation_checkpointing grad_checkpointing",
-    "xlco.queue": "queue_size queue_length",
-    "xlco.temperature": "temperature tau",
-    "sampling.text_alpha": "alpha sampling_alpha smoothing",
-    "keep_last": "save_total_limit keep_last_epochs keep_interval_updates",
-    "keep_best": "metric_for_best_model best_checkpoint_metric",
-    _BATCH: "tokens_per_batch",
-    _PRECISION: "fp16 bf16 fp8 mixed_precision dtype amp",
-    _DEVICE: "device gpu gpus n_gpu use_cpu",
-    _MASKING: "mlm_probability masking_rate mask_prob",
-}
-SETTING_ALIASES = settings.conventional_aliases(
-    warmup="optimizer.warmup",
-    weight_decay="optimizer.decay",
-    clip="optimizer.clip",
-    batch=_BATCH,
-    length=_LENGTH,
-    epochs="A run is set in steps. Set steps=N.",
-) | {name: key for key, names in _CONVENTIONAL_NAMES.items() for name in names.split()}
-del SETTING_ALIASES["precision"]  # is a setting of a recipe
-
 FP8_MULTIPLE = 16  # of both sides of a matrix
-OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
+OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm", "denoising", "pair_denoising")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +58,8 @@ class Recipe:
         xlco: Cross-lingual contrastive learning on translation pairs.
         ca_mlm: Cross-attention masked language modelling on adjacent segments of text (VECO).
         ca_tlm: Cross-attention masked language modelling on translation pairs (VECO).
+        denoising: Reconstruct text from which spans were removed, with a decoder (mBART).
+        pair_denoising: Translate a source from which spans were removed, with a decoder (mBART in VECO's Table 5).
         dro: Resample bitext during the run by the loss of each corpus and language pair.
         reduction: Divide each loss term by its own count (`mean`), or all by the sum of all counts (`token_sum`).
         alternate: Train on text in even steps and on pairs in odd steps, instead of both in each step.
@@ -126,6 +98,8 @@ class Recipe:
     xlco: XLCo | None = None
     ca_mlm: CAMLM | None = None
     ca_tlm: CATLM | None = None
+    denoising: Denoising | None = None
+    pair_denoising: PairDenoising | None = None
     dro: DRO | None = None
     reduction: Reduction = "mean"
     alternate: bool = False
@@ -151,6 +125,11 @@ class Recipe:
     def has_rtd(self) -> bool:
         """Replaced token detection is on, and with it a generator."""
         return bool(self.mrtd or self.trtd)
+
+    @property
+    def has_decoder(self) -> bool:
+        """An objective trains a decoder beside the encoder."""
+        return bool(self.denoising or self.pair_denoising)
 
     def stream_steps(self, stream: str) -> int:
         """Return the number of steps that read a stream.
@@ -338,6 +317,14 @@ class Recipe:
             yield from objective.problems(name)
         if (self.ca_mlm or self.ca_tlm) and not self.model.cross_attention:
             yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
+        if self.model.architecture == "native" and self.model.native is None:
+            yield "model.architecture=native keeps the architecture of a Hugging Face encoder. Give one as init."
+        if self.model.cross_query and not self.model.cross_attention:
+            yield "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it."
+        if self.model.plain_gate and not (self.model.relative and self.model.gate):
+            yield "model.plain_gate is that of the gate. Set model.relative=true and model.gate=true, or omit it."
+        if self.has_decoder and self.model.cross_attention:
+            yield "the decoder has its own cross-attention. Set model.cross_attention=false."
         if self.freeze_steps and not self.model.cross_attention:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
         yield from self.sampling.problems()
@@ -367,6 +354,8 @@ class Recipe:
             yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."
 
     def _fp8_problems(self) -> Iterator[str]:
+        if self.model.architecture == "native":
+            yield "precision=fp8 is for the architecture of crossling only. Set precision=bf16."
         if self.parallel == "fsdp":
             yield "precision=fp8 trains on replicas only, found parallel=fsdp. Set parallel=ddp or precision=bf16."
         for name in ("width", "feed_forward"):
