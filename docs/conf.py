@@ -46,9 +46,15 @@ nitpick_ignore_regex = [
     (r"py:.*", r"Path|PathLike|Tensor|PreTrained\w+|TokenizersBackend|SentencePieceProcessor"),
     # Internal types of attributes that a user receives but does not construct.
     (r"py:class", r"crossling\.objectives\.(objective|training_network)\.\w+"),
-    (r"py:class", r"crossling\.(model\.convert|core\.jobs|vocabulary\.unigram)\.\w+"),
+    (
+        r"py:class",
+        r"crossling\.(model\.(convert|encoder_model|native_encoder)|core\.jobs|vocabulary\.(unigram|text_sample)|corpora\.corpus)\.\w+",
+    ),
     (r"py:class", r"crossling\.(audit\.ranking|data\.shards|finetune\.task_type|planning\.\w+|recipes\.network)\.\w+"),
-    (r"py:class", r"(TaskConfig|Direction|CrosslingForConditionalGeneration|Vectors|Model)"),
+    (
+        r"py:class",
+        r"(TaskConfig|Direction|Network|NativeEncoder|CrosslingForConditionalGeneration|Vectors|Model|SentenceHead)",
+    ),
 ]
 python_use_unqualified_type_names = True
 

@@ -28,7 +28,6 @@ from crossling.model.encoder_model import CrosslingModel
 from crossling.model.gather import gather_positions
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.objectives import MRTD, TRTD, Network
-from crossling.objectives.objective import token_mask
 from crossling.sampling import Sampling
 from crossling.train.optimizer import OptimizerSettings
 
@@ -69,7 +68,7 @@ def replaced_token_detection(net: Network, batch: Batch) -> tuple[Tensor, Tensor
     replaced_BL = corrupted_BL != original_BL
     logits_BL = net.parts["rtd_head"](net.encoder(corrupted_BL, segments=segments_BL).last_hidden_state).float()
     loss_BL = F.binary_cross_entropy_with_logits(logits_BL, replaced_BL.float(), reduction="none")
-    return prediction.loss, loss_BL.where(token_mask(original_BL), 0.0).sum()
+    return prediction.loss, loss_BL.where(segments_BL > 0, 0.0).sum()
 
 
 def learning_rate(step: int, steps: int) -> float:

@@ -36,12 +36,13 @@ from crossling import bundled
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_folder, template_environment, write_json
 from crossling.corpora.corpus import Corpora
-from crossling.data.shard_writer import part_key, shard_parts
+from crossling.corpora.source_parts import source_parts
+from crossling.data.shard_writer import part_key
 from crossling.data.shards import Shards
 from crossling.evaluate.evaluate import evaluate
 from crossling.export import export
-from crossling.export.export_folder import EXPORT_INFO
 from crossling.export.model_card import summarize_run
+from crossling.export.model_copy import EXPORT_INFO
 from crossling.inference.load import load
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
@@ -49,7 +50,7 @@ from crossling.tasks.benchmark_files import find_tatoeba_files, find_word_alignm
 from crossling.tasks.scores import ScoreRow
 from crossling.vocabulary.build_vocabulary import describe_languages
 from crossling.vocabulary.reuse_vocabulary import load_vocabulary
-from crossling.vocabulary.unigram import collect_statistics
+from crossling.vocabulary.text_sample import SampleSettings, sample_corpora
 from crossling.vocabulary.vocabulary import Vocabulary
 
 ALIGNED = ["de-en", "en-fr", "en-hi", "zh-en", "ja-en"]
@@ -133,7 +134,7 @@ def check_training_data(run: Path, shards: Shards, corpora: Path) -> dict[str, A
             "Give the shards of the run."
         )
     found, vocabulary = Corpora(corpora), Vocabulary.load(run / "vocab")
-    parts = shard_parts(found)
+    parts = source_parts(found)
     listed = {
         row["name"] if row["name"].startswith("text/") else f"{row['name']}/{code}"
         for row in sources["kept"]
@@ -145,7 +146,9 @@ def check_training_data(run: Path, shards: Shards, corpora: Path) -> dict[str, A
     for name, _ in sorted(keys.items() ^ {(name, entry["key"]) for name, entry in shards.entries().items()}):
         raise BadInput(f"{shards.path}: {name} was not tokenized from {corpora}. Tokenize that, and train on it.")
     report = read_json(run / "vocab" / "vocab.json", "`crossling vocab` writes")
-    rows, stored = describe_languages(vocabulary, collect_statistics(found).excerpts), report["languages"]
+    with tempfile.TemporaryDirectory() as folder:
+        sample = sample_corpora(found, Path(folder), SampleSettings())
+    rows, stored = describe_languages(vocabulary, sample.excerpts if sample else {}), report["languages"]
     same = rows.keys() == stored.keys() and all(row.items() <= stored[code].items() for code, row in rows.items())
     if report["settings"]["from"] or not same:
         raise BadInput(f"{run}: its vocabulary was not trained on {corpora} alone. Train one, and a run with it.")

@@ -14,7 +14,7 @@ import math
 import platform
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from crossling.vocabulary import unigram
 from crossling.vocabulary.build_vocabulary import describe_languages
 from crossling.vocabulary.reuse_vocabulary import extend
 from crossling.vocabulary.text_normalization import default_charsmap, normalize_nfkc
-from crossling.vocabulary.unigram import collect_statistics, join_languages, sample_lines
+from crossling.vocabulary.text_sample import SampleSettings, TextSample, sample_corpora
 from crossling.vocabulary.vocabulary import SPECIAL, Vocabulary
 from crossling.vocabulary.vocap import allocate_capacity, average_log_probability
 
@@ -41,17 +41,25 @@ ADDED = 4000
 Row = dict[str, float]
 
 
-class CorporaPart(Corpora):
-    """Corpora with only the held-out lines, or all others."""
+def split_corpora(corpora: Corpora, folder: Path) -> tuple[Corpora, Corpora]:
+    """Write the training lines and the held-out lines of each language to two folders."""
+    for language in corpora.languages:
+        files = [folder / part / "text" / f"{language}.txt" for part in ("train", "held-out")]
+        for file in files:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        with files[0].open("w", encoding="utf-8") as train, files[1].open("w", encoding="utf-8") as held_out:
+            for line in corpora.lines(language):
+                is_held_out = xxhash.xxh3_64_intdigest(line.encode()) % ONE_IN == 0
+                (held_out if is_held_out else train).write(line + "\n")
+    return Corpora(folder / "train"), Corpora(folder / "held-out")
 
-    def __init__(self, path: str, held_out: bool) -> None:
-        super().__init__(path)
-        self.held_out = held_out
 
-    def lines(self, language: str) -> Iterator[str]:
-        for line in super().lines(language):
-            if (xxhash.xxh3_64_intdigest(line.encode()) % ONE_IN == 0) == self.held_out:
-                yield line
+def sample_text(corpora: Corpora, characters: int, workers: int) -> TextSample:
+    """Return the statistics and a sample of corpora."""
+    with tempfile.TemporaryDirectory() as folder:
+        sample = sample_corpora(corpora, Path(folder), SampleSettings(characters, ALPHA), workers=workers)
+    assert sample is not None
+    return sample
 
 
 def main() -> None:
@@ -63,11 +71,11 @@ def main() -> None:
     parser.add_argument("--new", default="am,yo,zu,km")
     parser.add_argument("-o", "--out", type=Path, default=Path("experiments/results"))
     options = parser.parse_args()
-    statistics = collect_statistics(CorporaPart(options.corpora, held_out=False))
-    heldout = collect_statistics(CorporaPart(options.corpora, held_out=True)).excerpts
-    sample = sample_lines(
-        CorporaPart(options.corpora, held_out=False), statistics.characters, alpha=ALPHA, budget=options.characters
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        training, rest = split_corpora(Corpora(options.corpora), Path(folder))
+        statistics = sample_text(training, options.characters, options.workers)
+        heldout = sample_text(rest, 1, options.workers).excerpts
+    sample = statistics.lines
     by_text = sorted(statistics.characters, key=lambda language: -statistics.characters[language])
     third = len(by_text) // 3
     parts = {"most text": by_text[:third], "medium text": by_text[third:-third], "least text": by_text[-third:]}
@@ -110,11 +118,11 @@ def main() -> None:
 
 
 def train(
-    sample: Mapping[str, Sequence[str]], statistics: Any, size: int, cache: Path | None, workers: int
+    sample: Mapping[str, Sequence[str]], statistics: TextSample, size: int, cache: Path | None, workers: int
 ) -> tuple[dict[str, float], Mapping[str, int]]:
     """Return the scores of the subwords and the entries of each language: by VoCap with a cache, else jointly."""
     if cache is None:
-        return unigram.train(map(normalize_nfkc, join_languages(sample)), size - len(SPECIAL), workers), {}
+        return unigram.train(map(normalize_nfkc, statistics.all_lines()), size - len(SPECIAL), workers), {}
     allocation = allocate_capacity(
         *(sample, statistics.proportions(ALPHA), size - len(SPECIAL)), cache=cache, beta=BETA, workers=workers
     )

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "crossling"
 # A package imports from those before it, never from those after it.
 ORDER = [
-    "core", "bundled", "synthetic", "corpora", "tasks", "cleaning", "sampling", "vocabulary", "data", "model",
+    "core", "bundled", "synthetic", "corpora", "ingest", "tasks", "cleaning", "sampling", "vocabulary", "data", "model",
     "objectives", "train", "recipes", "inference", "finetune", "evaluate", "pretraining", "report", "planning", "audit",
     "export", "demo", "lab", "bench", "cli", "__main__",
 ]  # fmt: skip

@@ -94,6 +94,18 @@ def test_contradictory_keywords_are_refused(shards: Shards, tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
+def test_a_metric_that_no_probe_measures_is_refused_before_anything_is_written(
+    shards: Shards, synth_folder: Path, tmp_path: Path
+) -> None:
+    recipe = get_recipe("xlm_r", "tiny").replace(keep_best="probe/retrieval/qaa-qax")
+    with pytest.raises(BadInput, match=r"^keep_best=probe/retrieval/qaa-qax: .*; did you mean 'probe/retrieval/qaa-qa"):
+        crossling.pretrain(recipe, shards, tmp_path / "run", probe=synth_folder / "data")
+    recipe = recipe.replace(keep_best="probe/loss/qaa/tlm")
+    with pytest.raises(BadInput, match=r"did you mean 'probe/loss/qa./mlm'"):
+        crossling.pretrain(recipe, shards, tmp_path / "run", validate=shards)
+    assert not (tmp_path / "run").exists()
+
+
 def test_plan_takes_names_and_folders(shards: Shards) -> None:
     planned = crossling.plan("xlm_r", str(shards.path), size="tiny", set=["steps=7"], gpu="h200")
     assert planned.recipe == get_recipe("xlm_r", "tiny").replace(steps=7)

@@ -16,8 +16,22 @@ import crossling
 
 NAMES = [
     *("BadInput", "BitextNoise", "Corpora", "Encoder", "ExampleCounts", "Failed", "InitialModel", "Interrupted"),
+    *("FastVocabulary", "NativeInitialModel", "SpecialTokens"),
     *("Recipe", "Rules", "Shards", "Share", "Translator", "TunedModel", "Vocabulary"),
-    *("CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "XLCo", "ModelShape", "OptimizerSettings", "Sampling"),
+    *(
+        "CAMLM",
+        "CATLM",
+        "Denoising",
+        "MLM",
+        "MRTD",
+        "PairDenoising",
+        "TLM",
+        "TRTD",
+        "XLCo",
+        "ModelShape",
+        "OptimizerSettings",
+        "Sampling",
+    ),
     *("ClassificationExample", "MinedPair", "QAExample", "TaggingExample"),
     *(
         "align",
@@ -31,14 +45,16 @@ NAMES = [
         "evaluate",
         "export",
         "finetune",
+        "ingest",
         "lab",
     ),
-    *("load", "merge", "mine", "plan", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
+    *("load", "merge", "mine", "plan", "predict", "pretrain", "report", "synth", "tokenize", "translate", "vocab"),
 ]
 # Packages and modules with the name of a public function.
 PACKAGES = [
     *("crossling.audit", "crossling.bench", "crossling.synthetic", "crossling.report.report", "crossling.export"),
     *("crossling.finetune", "crossling.planning", "crossling.inference.load", "crossling.demo", "crossling.lab"),
+    "crossling.ingest.ingest",
 ]
 
 
@@ -80,7 +96,17 @@ def public_methods(value: type) -> dict[str, Callable[..., object]]:
 # Methods without an example, and methods that raise BadInput without a Raises. Shrink them.
 NO_EXAMPLE = {"Encoder.check_cross_attention", "Encoder.fingerprint", "Encoder.resolve_layer", "Recipe.stream_steps"}
 NO_RAISES = {"Encoder.check_cross_attention", "Encoder.resolve_layer"}
-OBJECTIVES = {"CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "XLCo"}  # their methods are for the trainer
+OBJECTIVES = {
+    "CAMLM",
+    "CATLM",
+    "Denoising",
+    "MLM",
+    "MRTD",
+    "PairDenoising",
+    "TLM",
+    "TRTD",
+    "XLCo",
+}  # their methods are for the trainer
 SETTINGS = {"ModelShape", "OptimizerSettings", "Sampling"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,12 +66,71 @@ def test_slurm_leaves_time_to_save() -> None:
     assert {"--signal=B:TERM@120", "--requeue", "--ntasks-per-node=1"} <= {*options}
 
 
-def test_each_job_of_the_array_tokenizes_its_part(tmp_path: Path) -> None:
-    program = tmp_path / "crossling"
-    program.write_text('#!/bin/bash\necho "$@"\n')
-    program.chmod(0o755)
-    script = SCRIPT.with_name("tokenize.sbatch")
+def write_program(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPT.parent.iterdir()), ids=lambda script: script.name)
+def test_scripts_have_no_syntax_error(script: Path) -> None:
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("vocab", "vocab corpora -o vocab --workers 1 --share 7/64 --size 9"),
+        ("tokenize", "tokenize corpora --vocab vocab -o shards --workers 1 --share 7/64 --size 9"),
+    ],
+)
+def test_each_job_of_the_array_does_its_part(name: str, expected: str, tmp_path: Path) -> None:
+    write_program(tmp_path, "crossling", 'echo "$@"')
+    script = SCRIPT.with_name(f"{name}.sbatch")
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "7"}
-    printed = subprocess.run(["bash", script, "--append"], env=environment, capture_output=True, text=True, check=True)
-    assert printed.stdout.strip() == "tokenize corpora --vocab vocab -o shards --share 7/64 --append"
+    printed = subprocess.run(
+        ["bash", script, "--size", "9"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.strip() == expected
     assert "#SBATCH --array=1-64" in script.read_text()
+
+
+# Runs all jobs of an array at once, the last one first, and prints the number of the job.
+SBATCH = """
+echo "$@" >> {folder}/submitted
+while [[ $1 == --* ]]; do
+    [[ $1 == --array=1-* ]] && parts=${{1#--array=1-}}
+    [[ $1 == --chdir=* ]] && cd "${{1#--chdir=}}"
+    shift
+done
+for id in $(seq ${{parts:-1}} -1 1); do SLURM_ARRAY_TASK_ID=$id bash "{scripts}/$@" >> {folder}/log 2>&1 || exit; done
+wc -l < {folder}/submitted
+"""
+
+
+def test_submitted_jobs_lead_from_text_to_training(tmp_path: Path) -> None:
+    write_program(tmp_path, "sbatch", SBATCH.format(folder=tmp_path, scripts=SCRIPT.parent))
+    write_program(tmp_path, "crossling", f'exec {sys.executable} -m crossling "$@"')
+    write_program(tmp_path, "srun", f'echo "$@" > {tmp_path}/started')
+    write_program(tmp_path, "scontrol", "echo node1")
+    for name in ("en", "sw"):
+        file = tmp_path / "corpora" / "text" / f"{name}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(f"{name} has {number} and {number % 7}" for number in range(60)))
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PARTS": "2", "SIZE": "40"}
+    submit = subprocess.run(
+        ["bash", SCRIPT.with_name("submit.sh"), "--partition=cpu"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert submit.stdout == "vocab 1, tokenize 2, pretrain 3\n", (tmp_path / "log").read_text()
+    assert (tmp_path / "shards" / "manifest.json").is_file()
+    assert "-m crossling pretrain xlm_e --shards shards" in (tmp_path / "started").read_text()
+    common = f"--parsable --chdir={tmp_path}"
+    assert (tmp_path / "submitted").read_text().splitlines() == [
+        f"{common} --array=1-2 --partition=cpu vocab.sbatch --size 40",
+        f"{common} --dependency=afterok:1 --array=1-2 --partition=cpu tokenize.sbatch",
+        f"{common} --dependency=afterok:2 --partition=cpu pretrain.sbatch",
+    ]

@@ -174,7 +174,7 @@ RULES = (
         "window (of steps)",
         r"\bwindow\b",
         "metrics accumulator",
-        unless="window-size|get window|content ?window|shuffle window",
+        unless="window-size|get window|content ?window|sliding.window|shuffle window",
         exempt=(*QA_CONTEXTS, *SHUFFLE_WINDOWS),
     ),
     Rule("measured (as a name)", rf"\bmeasured\b{NAME}|\bdef measured\b|(?-i:\bMeasured\b)(?= ?[(:])", "result"),

@@ -30,6 +30,8 @@ _TITLES = {
     "xlco": "Cross-lingual contrastive learning (XLCo)",
     "ca_mlm": "Cross-attention MLM on text (CA-MLM)",
     "ca_tlm": "Cross-attention MLM on translation pairs (CA-TLM)",
+    "denoising": "Denoising of text",
+    "pair_denoising": "Denoising of pairs",
 }
 
 

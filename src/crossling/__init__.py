@@ -36,6 +36,7 @@ if _TYPE_CHECKING:
     from crossling.export.export_folder import export as export
     from crossling.export.merge_checkpoints import merge as merge
     from crossling.finetune.finetune import finetune as finetune
+    from crossling.finetune.predict_file import predict as predict
     from crossling.finetune.translation.translate import translate as translate
     from crossling.finetune.translation.translator import Translator as Translator
     from crossling.finetune.tuned_model import TunedModel as TunedModel
@@ -46,11 +47,14 @@ if _TYPE_CHECKING:
     from crossling.inference.mining import MinedPair as MinedPair
     from crossling.inference.mining import mine as mine
     from crossling.inference.sentence_encoder import Encoder as Encoder
+    from crossling.ingest.ingest import ingest as ingest
     from crossling.lab.lab import lab as lab
     from crossling.model.model_shape import ModelShape as ModelShape
     from crossling.objectives.ca_mlm import CAMLM as CAMLM
     from crossling.objectives.ca_mlm import CATLM as CATLM
     from crossling.objectives.contrastive import XLCo as XLCo
+    from crossling.objectives.denoising import Denoising as Denoising
+    from crossling.objectives.denoising import PairDenoising as PairDenoising
     from crossling.objectives.mlm import MLM as MLM
     from crossling.objectives.mlm import TLM as TLM
     from crossling.objectives.rtd import MRTD as MRTD
@@ -58,6 +62,7 @@ if _TYPE_CHECKING:
     from crossling.planning import plan as plan
     from crossling.pretraining import pretrain as pretrain
     from crossling.recipes.initial_model import InitialModel as InitialModel
+    from crossling.recipes.native_model import NativeInitialModel as NativeInitialModel
     from crossling.recipes.recipe import Recipe as Recipe
     from crossling.report.report import report as report
     from crossling.sampling.sampling_settings import Sampling as Sampling
@@ -69,6 +74,8 @@ if _TYPE_CHECKING:
     from crossling.tasks.examples import TaggingExample as TaggingExample
     from crossling.train.optimizer import OptimizerSettings as OptimizerSettings
     from crossling.vocabulary.build_vocabulary import vocab as vocab
+    from crossling.vocabulary.fast_vocabulary import FastVocabulary as FastVocabulary
+    from crossling.vocabulary.special_tokens import SpecialTokens as SpecialTokens
     from crossling.vocabulary.vocabulary import Vocabulary as Vocabulary
 
 _HOMES = {
@@ -76,17 +83,21 @@ _HOMES = {
     "BitextNoise": "synthetic.corpus_files",
     "CAMLM": "objectives.ca_mlm",
     "CATLM": "objectives.ca_mlm",
+    "Denoising": "objectives.denoising",
+    "PairDenoising": "objectives.denoising",
     "ClassificationExample": "tasks.examples",
     "Corpora": "corpora.corpus",
     "Encoder": "inference.sentence_encoder",
     "ExampleCounts": "synthetic.task_folders",
     "Failed": "core.errors",
+    "FastVocabulary": "vocabulary.fast_vocabulary",
     "InitialModel": "recipes.initial_model",
     "Interrupted": "core.errors",
     "MLM": "objectives.mlm",
     "MRTD": "objectives.rtd",
     "MinedPair": "inference.mining",
     "ModelShape": "model.model_shape",
+    "NativeInitialModel": "recipes.native_model",
     "OptimizerSettings": "train.optimizer",
     "QAExample": "tasks.examples",
     "Recipe": "recipes.recipe",
@@ -94,6 +105,7 @@ _HOMES = {
     "Sampling": "sampling.sampling_settings",
     "Shards": "data.shards",
     "Share": "core.jobs",
+    "SpecialTokens": "vocabulary.special_tokens",
     "TLM": "objectives.mlm",
     "TRTD": "objectives.rtd",
     "TaggingExample": "tasks.examples",
@@ -112,11 +124,13 @@ _HOMES = {
     "evaluate": "evaluate.evaluate",
     "export": "export.export_folder",
     "finetune": "finetune.finetune",
+    "ingest": "ingest.ingest",
     "lab": "lab.lab",
     "load": "inference.load",
     "merge": "export.merge_checkpoints",
     "mine": "inference.mining",
     "plan": "planning",
+    "predict": "finetune.predict_file",
     "pretrain": "pretraining",
     "recipes": "recipes",
     "report": "report.report",

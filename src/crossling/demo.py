@@ -24,7 +24,7 @@ from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize
 from crossling.evaluate import probes
 from crossling.evaluate.evaluate import evaluate
-from crossling.evaluate.retrieval import read_tatoeba
+from crossling.evaluate.retrieval_pairs import read_tatoeba
 from crossling.inference.load import load
 from crossling.objectives import XLCo
 from crossling.recipes.network import make_batches
@@ -37,7 +37,7 @@ from crossling.tasks import scores
 from crossling.tasks.scores import ScoreRow
 from crossling.train.trainer import Probe
 from crossling.vocabulary.build_vocabulary import vocab
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 
 SENTENCES = 20_000  # of the largest language
 VOCABULARY_SIZE = 4000
@@ -142,7 +142,7 @@ def _prepare_shards(out: Path, seed: int) -> Shards:
 
 def _retrieval_probe(shards: Shards, data: Path) -> Probe:
     """Return a probe of one figure, since a chart for each language pair would crowd the page."""
-    retrieval = probes.make_retrieval_probe(data, Vocabulary.load(shards.vocabulary_path), sentences=100)
+    retrieval = probes.make_retrieval_probe(data, open_vocabulary(shards.vocabulary_path), sentences=100)
     return lambda net: {"retrieval among 100 sentences": retrieval(net)["retrieval"]}
 
 

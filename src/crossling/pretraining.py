@@ -14,16 +14,16 @@ from pathlib import Path
 
 from crossling.core import progress
 from crossling.core.distributed import process_group
-from crossling.core.errors import BadInput
+from crossling.core.errors import BadInput, suggestion
 from crossling.data.shards import Shards
-from crossling.evaluate.probes import Probe, combine_probes, make_loss_probe, make_retrieval_probe
+from crossling.evaluate.probes import NamedProbe, Probe, combine_probes, make_loss_probe, make_retrieval_probe
 from crossling.objectives import Network
 from crossling.recipes import adapt_recipe, can_resume, get_recipe
-from crossling.recipes.initial_model import InitialModel
+from crossling.recipes.initialization import AnyInitialModel, load_initial_model
 from crossling.recipes.pretrain import pretrain as train_recipe
 from crossling.recipes.recipe import Recipe
 from crossling.train.run_folder import RunFolder
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 
 PathOrName = str | os.PathLike[str]
 
@@ -35,13 +35,14 @@ def pretrain(
     *,
     size: str | None = None,
     set: Sequence[str] = (),
-    init: InitialModel | PathOrName | None = None,
+    init: AnyInitialModel | PathOrName | None = None,
     init_generator: PathOrName | None = None,
     resume_from: PathOrName | None = None,
     workers: int | None = None,
     probe: Probe | PathOrName | None = None,
     validate: Shards | PathOrName | None = None,
     probe_every: int | None = None,
+    share_device: bool = False,
 ) -> Network:
     """Pre-train a model. Resumes from the latest checkpoint in `out`.
 
@@ -60,6 +61,7 @@ def pretrain(
         probe: Folder of benchmark data to measure retrieval on, or a function of the network that returns metrics.
         validate: Shards to measure losses by language on [default: with `init` those of the run, otherwise none].
         probe_every: Steps between two measurements [default: a tenth of the steps].
+        share_device: Let several processes of torchrun use one GPU, over gloo. It is slow, and meant for tests.
 
     Returns:
         The trained network.
@@ -75,21 +77,23 @@ def pretrain(
     """
     started = progress.command_started or time.perf_counter()
     out = Path(out)
-    with process_group():
+    with process_group(share_device):
         data = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
         probes = [] if probe is None else [_make_probe(probe, data)]
-        start = _load_init(recipe, out, init, init_generator)
+        start = _load_init(recipe, out, init, init_generator, _architecture(recipe, set))
         if start is None and resume_from is None:
             _note_lost_init(recipe)
         chosen = _choose_recipe(recipe, out, start, size, set)
         probes += _loss_probes(chosen, data, validate, is_initialized=start is not None)
         if probe_every and not probes:
             raise BadInput(f"probe_every={probe_every}: nothing to measure. Give probe or validate too.")
+        combined = combine_probes(probes) if probes else None
+        _check_keep_best(chosen.keep_best or "", combined)
         return train_recipe(
             chosen,
             data,
             out,
-            probe=combine_probes(probes) if probes else None,
+            probe=combined,
             probe_every=probe_every or max(1, chosen.steps // 10),
             workers=workers,
             init=start,
@@ -98,41 +102,55 @@ def pretrain(
         )
 
 
+def _check_keep_best(metric: str, probe: Probe | None) -> None:
+    """Raise BadInput if the probe measures other metrics. Those of a function are known when it is called."""
+    metrics = {f"probe/{name}" for name in probe.metrics} if isinstance(probe, NamedProbe) else {metric}
+    if metric.startswith("probe/") and metric not in metrics:
+        raise BadInput(f"keep_best={metric}: no probe measures it{suggestion(metric, metrics)}")
+
+
 def _make_probe(probe: Probe | PathOrName, shards: Shards) -> Probe:
     if isinstance(probe, str | os.PathLike):
-        return make_retrieval_probe(Path(probe), Vocabulary.load(shards.vocabulary_path))
+        return make_retrieval_probe(Path(probe), open_vocabulary(shards.vocabulary_path))
     return probe
 
 
 def _load_init(
     recipe: Recipe | PathOrName,
     out: Path,
-    init: InitialModel | PathOrName | None,
+    init: AnyInitialModel | PathOrName | None,
     generator: PathOrName | None,
-) -> InitialModel | str | None:
+    architecture: str | None,
+) -> AnyInitialModel | str | None:
     """Return the model to initialize from, or only its name if the run in `out` resumes without it."""
-    if generator is not None and (init is None or isinstance(init, InitialModel)):
+    if generator is not None and not isinstance(init, str | os.PathLike):
         raise BadInput(
             f"init_generator={generator}: no model to add it to. Give the name or folder of a model as init."
         )
-    if init is None or isinstance(init, InitialModel):
+    if not isinstance(init, str | os.PathLike):
         return init
     name = os.fspath(init)
     is_known = isinstance(recipe, Recipe) or can_resume(out, os.fspath(recipe), name)
-    return name if is_known and generator is None else InitialModel.load(name, generator)
+    return name if is_known and generator is None else load_initial_model(name, generator, architecture)
+
+
+def _architecture(recipe: Recipe | PathOrName, assignments: Sequence[str]) -> str | None:
+    """Return the setting `model.architecture`, which determines how the model is loaded."""
+    values = [each.partition("=")[2] for each in assignments if each.startswith("model.architecture=")]
+    return values[-1] if values else recipe.model.architecture if isinstance(recipe, Recipe) else None
 
 
 def _choose_recipe(
     recipe: Recipe | PathOrName,
     out: Path,
-    init: InitialModel | str | None,
+    init: AnyInitialModel | str | None,
     size: str | None,
     assignments: Sequence[str],
 ) -> Recipe:
     """Return the recipe with its settings, and with the size and learning rate for the model it is initialized from."""
     if isinstance(recipe, Recipe):
         return get_recipe(recipe, size).as_started(out).set(assignments)
-    if isinstance(init, InitialModel):
+    if init is not None and not isinstance(init, str):
         chosen = adapt_recipe(os.fspath(recipe), init, size, ()).as_started(out).set(assignments)
         warnings.warn(f"peak learning rate {chosen.lr:g}", stacklevel=3)
         return chosen

@@ -134,7 +134,7 @@ def test_card_has_the_commands_and_scores() -> None:
             stored["recipe"] if part is settings else stored["recipe"][next(k for k in settings if settings[k] is part)]
         )
         for newer in part.keys() - known.keys():
-            assert newer in ("cuda_graphs", "keep_last") or part[newer] in (None, False), (
+            assert newer in ("cuda_graphs", "keep_last", "precision") or part[newer] in (None, False), (
                 newer
             )  # no effect on the model
             part.pop(newer)

@@ -6,11 +6,13 @@ import gzip
 import json
 import shutil
 import tempfile
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,6 +119,18 @@ def test_pairs_below_the_least_score_are_dropped(tmp_path: Path) -> None:
     report = run_clean(more, tmp_path / "fewer", Rules(min_score=1.1))
     assert report["removed"] == {"pairs/ccmatrix.en-de": "nothing kept"}
     assert (tmp_path / "fewer" / "pairs" / "ccmatrix.en-fr.tsv.gz").is_file()
+
+
+def test_files_without_scores_are_reported(tmp_path: Path) -> None:
+    scored = {"pairs/ccmatrix.en-fr.tsv": "1.3\tone\tun\n0.9\ttwo\tdeux\n"}
+    plain = {"pairs/opus.en-de.tsv": "one\teins\n", "pairs/moses.en-fr.en": "one\n", "pairs/moses.en-fr.fr": "un\n"}
+    corpora = write(tmp_path / "corpora", scored | plain)
+    message = r"min_score=1\.1: 3 of 4 files of pairs have no scores and keep all their pairs \(.*opus\.en-de\.tsv"
+    with pytest.warns(UserWarning, match=message):
+        run_clean(corpora, tmp_path / "out", Rules(min_score=1.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_clean(write(tmp_path / "scored", scored), tmp_path / "other", Rules(min_score=1.1))
 
 
 def test_bytes_depend_on_the_text_alone(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from crossling.cleaning import apply_rules
 from crossling.cleaning import clean as module
 from crossling.cleaning.clean import clean
 from crossling.cleaning.rules import ALL_RULES, Reason, Rules
@@ -90,7 +91,7 @@ def test_shares_in_any_order_with_one_interrupted(
     assert clean(Corpora(noisy), out, ALL_RULES) == report
 
 
-@pytest.mark.parametrize("step", ["_select_parts", "_write", "link_or_copy", "_create_report"])
+@pytest.mark.parametrize("step", ["_select_parts", "_write_slice", "link_or_copy", "_create_report"])
 def test_resume_of_an_interrupted_cleaning_gives_the_same_bytes(
     step: str, noisy: Path, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,74 @@ def test_resume_of_an_interrupted_cleaning_gives_the_same_bytes(
     assert not (tmp_path / "out" / "cleaning.json").exists()
     run_clean(Corpora(noisy), tmp_path / "out")
     assert contents(tmp_path / "out") == expected
+
+
+# ---- slices -------------------------------------------------------------------------------------------------
+
+
+def text(contents: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: gzip.decompress(content) for name, content in contents.items() if name.endswith(".gz")}
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crossling.corpora.source_parts.SLICE_BYTES", 4000)
+    monkeypatch.setattr("crossling.cleaning.sorted_keys.RUN_ROWS", 64)
+    monkeypatch.setattr("crossling.cleaning.sorted_keys.KEYS_PER_RANGE", 150)
+    monkeypatch.setattr("crossling.cleaning.scan.ROWS_PER_CHUNK", 20)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_slices_give_the_same_text_and_report(noisy: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
+    report = run_clean(Corpora(noisy), tmp_path / "out")
+    found = contents(tmp_path / "out")
+    assert text(found) == text(expected)
+    assert report | {"files": {}} == json.loads(expected["cleaning.json"]) | {"files": {}}
+    # Each slice is one member of a gzip file.
+    assert found["text/qaa.txt.gz"].count(b"\x1f\x8b\x08") > 3
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_shares_of_slices_and_searches_resume(noisy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_clean(Corpora(noisy), tmp_path / "whole")
+    out, calls = tmp_path / "out", iter(range(10_000))
+    original = apply_rules._save_found
+
+    def killed(*arguments: Any) -> None:
+        if next(calls) == 40:
+            raise KeyboardInterrupt
+        original(*arguments)
+
+    assert clean(Corpora(noisy), out, ALL_RULES, share=Share(2, 2)) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(apply_rules, "_save_found", killed)
+        with pytest.raises(KeyboardInterrupt):
+            clean(Corpora(noisy), out, ALL_RULES, share=Share(1, 2))
+    assert len([*out.rglob("*.found/*/*.npy")]) == 40
+    assert clean(Corpora(noisy), out, ALL_RULES, share=Share(1, 2)) is not None
+    assert not [*out.rglob("*.found")]
+    assert {name: file for name, file in contents(out).items() if name[0] != "."} == contents(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_documents_end_where_they_did_between_slices(tmp_path: Path) -> None:
+    documents = [[f"{n} sentences of document {m}" for n in range(m % 7)] for m in range(400)]
+    lines = "\n\n".join("\n".join(document) for document in documents)
+    corpora = write(tmp_path / "corpora", {"text/en.txt": lines + "\n", "text/de.txt": "one\ntwo\n" * 3000})
+    run_clean(corpora, tmp_path / "out", Rules(length=(3, 1000)))
+    found = text(contents(tmp_path / "out"))
+    assert found["text/en.txt.gz"].decode() == "\n\n".join("\n".join(d) for d in documents if d) + "\n"
+    assert found["text/de.txt.gz"] == b"one\ntwo\n" * 3000
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_a_large_file_without_a_line_is_refused(tmp_path: Path) -> None:
+    corpora = write(tmp_path / "corpora", {"text/en.txt": "one\n", "pairs/en-de.tsv": "no tab in this line\n" * 500})
+    with pytest.raises(BadInput, match=r"en-de\.tsv: no usable line \(not two columns: 500\)"):
+        clean(corpora, tmp_path / "out", Rules(duplicates=True))
+
+
+# ---- changed files ------------------------------------------------------------------------------------------
 
 
 def test_a_file_that_changes_during_cleaning_is_named(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crossling.cleaning import language_id
-from crossling.cleaning.duplicates import plain_form
 from crossling.cleaning.language_id import LanguageChecker, are_similar_languages
+from crossling.cleaning.plain_text import plain_form
 from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
 
@@ -63,6 +66,13 @@ def test_a_detected_language_of_another_script_is_ignored() -> None:
     # The model is confident of languages that have another script.
     assert detect("zh", "索尔福德百户区包含了几个教区和镇区。") is None
     assert detect("yo", "Kò sí ẹni tí mo lè gbẹ́kẹ̀lé nínú ilé ìwé alákọ̀ọ́bẹ̀rẹ̀ yẹn") is None
+
+
+@given(st.text("abcABC 1é你", max_size=20))
+def test_capitals_are_lowered_as_the_detector_does(text: str) -> None:
+    capitals, letters = re.findall("[A-Z]", text), re.findall("[A-Za-z]", text)
+    is_lowered = text.isupper() or (len(capitals) > 0.8 * len(letters) and len(text) > 5)
+    assert language_id._lower_capitals(text) == (text.lower() if is_lowered else text)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.cleaning.duplicates import (
+from crossling.cleaning.minhash import (
     BANDS,
     PERMUTATIONS,
     SHINGLE,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.cleaning.duplicates import plain_form, remove_digits, split_sentences, text_weight
+from crossling.cleaning.plain_text import plain_form, plain_forms, remove_digits, split_sentences, text_weight
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,13 @@ from crossling.cleaning.duplicates import plain_form, remove_digits, split_sente
 )
 def test_plain_form_keeps_letters_and_digits(text: str, form: str) -> None:
     assert plain_form(text) == form
+
+
+@given(st.lists(st.text(st.characters(codec=None), max_size=20), max_size=6))
+def test_forms_of_many_texts_equal_those_of_each_character(texts: list[str]) -> None:
+    folded = [unicodedata.normalize("NFKC", text.casefold()) for text in texts]
+    kept = ["".join(c for c in text if unicodedata.category(c)[0] in "LMN") for text in folded]
+    assert plain_forms(texts) == kept
 
 
 @given(st.lists(st.text("abcäß'-é你12", min_size=1), max_size=6))

@@ -9,16 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossling.cleaning.duplicates import plain_form
+from crossling.cleaning import rules
+from crossling.cleaning.plain_text import plain_form
 from crossling.cleaning.rules import (
     ALL_RULES,
     BIT,
     BLANK,
     MIN_ROWS_FOR_RATIO,
+    NEAR_COPY_OVERLAP,
     Reason,
     RowFilter,
     Rules,
     find_length_outliers,
+    find_median,
     log_length_ratio,
     rules_from_options,
 )
@@ -81,14 +84,38 @@ def test_detected_and_unchecked_languages_are_counted() -> None:
     assert row_filter.unchecked_languages == ["xh"]
 
 
+@given(st.text("abcd", min_size=3, max_size=60), st.lists(st.integers(0, 59), max_size=8))
+def test_a_near_copy_has_most_trigrams_in_common(left: str, changed: list[int]) -> None:
+    right = "".join("x" if position in changed else letter for position, letter in enumerate(left)) + "xyz"
+    a, b = ({text[i : i + 3] for i in range(len(text) - 2)} for text in (left, right))
+    overlap = 2 * len(a & b) / (len(a) + len(b))
+    assert (rules._trigram_overlap(left, right) >= NEAR_COPY_OVERLAP) == (overlap >= NEAR_COPY_OVERLAP)
+
+
 # ---- length ratio -------------------------------------------------------------------------------------------
+
+
+def outliers(log_ratios: np.ndarray, mask: np.ndarray, most: float, drop: bool) -> np.ndarray:
+    """Mask of the outliers of rows in three slices."""
+    edges = [len(log_ratios) // 3, len(log_ratios) // 2]
+    found = find_length_outliers(np.split(log_ratios, edges), np.split(mask, edges), most, drop)
+    masks = [np.isin(np.arange(size), part) for size, part in zip(np.diff([0, *edges, len(mask)]), found, strict=True)]
+    return np.concatenate(masks)
+
+
+@given(st.lists(st.lists(st.floats(-9, 9, width=32), max_size=8), max_size=4))
+def test_the_median_of_slices_is_that_of_all_values(slices: list[list[float]]) -> None:
+    arrays = [np.array(values, dtype=np.float32) for values in slices]
+    values = np.concatenate([np.empty(0, dtype=np.float32), *arrays])
+    if len(values):
+        assert find_median(lambda: arrays) == np.median(values)
 
 
 def test_the_usual_ratio_is_that_of_the_corpus() -> None:
     chinese = [log_length_ratio("字" * n, "letter" * n) for n in range(10, 60)]
     wrong = [log_length_ratio("字" * 20, "word"), log_length_ratio("字", "letter" * 50)]
     log_ratios = np.array([*chinese, *wrong])
-    found = find_length_outliers(log_ratios, np.ones(len(log_ratios), dtype=bool), 4.0, drop=False)
+    found = outliers(log_ratios, np.ones(len(log_ratios), dtype=bool), 4.0, drop=False)
     assert np.flatnonzero(found).tolist() == [50, 51]
 
 
@@ -99,17 +126,17 @@ def test_ratios_of_short_texts_may_vary_more() -> None:
 
 def test_a_small_corpus_is_not_checked() -> None:
     log_ratios = np.array([0.0] * (MIN_ROWS_FOR_RATIO - 2) + [9.0])
-    assert not find_length_outliers(log_ratios, np.ones(len(log_ratios), dtype=bool), 4.0, drop=True).any()
+    assert not outliers(log_ratios, np.ones(len(log_ratios), dtype=bool), 4.0, drop=True).any()
 
 
 @given(st.lists(st.tuples(st.floats(-6, 6), st.booleans()), max_size=60), st.floats(1.1, 8))
 def test_no_outlier_is_left_after_dropping(rows: list[tuple[float, bool]], most: float) -> None:
     log_ratios = np.array([value for value, _ in rows])
     mask = np.array([is_included for _, is_included in rows], dtype=bool)
-    found = find_length_outliers(log_ratios, mask, most, drop=True)
+    found = outliers(log_ratios, mask, most, drop=True)
     assert not (found & ~mask).any()
-    assert not find_length_outliers(log_ratios, mask & ~found, most, drop=True).any()
-    once = find_length_outliers(log_ratios, mask, most, drop=False)
+    assert not outliers(log_ratios, mask & ~found, most, drop=True).any()
+    once = outliers(log_ratios, mask, most, drop=False)
     assert not (once & ~found).any()
 
 

@@ -46,11 +46,11 @@ def crossling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
 
 def error_line(completed: Completed, code: int) -> str:
-    """Return the only line that a failed command prints besides notes."""
+    """Return the only line that a failed command prints besides notes and finished progress bars."""
     assert completed.code == code, completed
     assert completed.out == ""
     lines = completed.err.splitlines(keepends=True)
-    [line] = [line for line in lines if not line.startswith("crossling: note: ")]
+    [line] = [line for line in lines if not line.startswith(("crossling: note: ", "read "))]
     assert line.startswith("crossling: ")
     assert line.endswith("\n")
     return line

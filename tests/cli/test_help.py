@@ -19,9 +19,9 @@ COMMANDS = [command.__name__ for commands in GROUPS.values() for command in comm
 def test_commands_are_grouped() -> None:
     assert [*GROUPS] == ["Data", "Train", "Use", "Evaluate", "Research"]
     expected = [
-        *("synth", "check", "clean", "vocab", "tokenize"),
+        *("synth", "ingest", "check", "clean", "vocab", "tokenize"),
         *("plan", "pretrain", "finetune", "export", "merge"),
-        *("align", "embed", "mine", "translate"),
+        *("align", "embed", "mine", "predict", "translate"),
         *("evaluate", "report"),
         *("demo", "lab", "audit", "bench"),
     ]

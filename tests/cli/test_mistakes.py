@@ -36,7 +36,7 @@ def folders(
         (["check", "run"], "run: this is a run of crossling pretrain, expected corpora"),
         (["vocab", "synth", "--size", "300", "-o", "out"], "expected corpora. Give synth/corpora."),
         (["check", "lines.txt"], "lines.txt: a file, expected a folder. Put it into CORPORA/text/LL.txt"),
-        (["tokenize", "synth/corpora", "--vocab", "shards", "-o", "out"], "Give shards/vocab."),
+        (["tokenize", "synth/corpora", "--vocab", "synth/corpora", "-o", "out"], "no vocabulary (expected"),
         (["evaluate", "shards", "--task", "tatoeba", "--data", "synth/data"], "this is a folder of shards"),
         (["evaluate", "run", "--task", "tatoeba", "--data", "synth"], "Give synth/data."),
         (["evaluate", "run", "--task", "tatoeba", "--data", "synth/data/tatoeba"], "Give synth/data."),

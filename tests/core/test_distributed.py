@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.testing import assert_close
 
-from crossling.core.distributed import all_gather_rows, process_group
-from crossling.core.errors import BadInput
+from crossling.core import distributed
+from crossling.core.distributed import all_gather_rows, device_count, process_group
+from crossling.core.errors import BadInput, Failed
 from crossling.data.packing import Batch
 from crossling.objectives import XLCo
 from tests.objectives.conftest import corrupted, end_step, network, pairs_of, split
@@ -161,3 +164,66 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value)
     with pytest.raises(BadInput, match=r"^torchrun: 2 processes on a machine with 1 GPU\. Set --nproc-per-node=1\.$"):
         process_group().__enter__()
+
+
+def test_more_processes_than_gpus_may_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    chosen: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    devices = []
+    for local_rank in range(4):
+        monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+        devices.append(str(distributed._own_device(share_device=True)))
+    assert devices == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert chosen == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("device", "share_device", "expected"),
+    [
+        ("cpu", False, "gloo"),
+        ("cpu", True, "gloo"),
+        ("cuda", False, "cpu:gloo,cuda:nccl"),
+        ("cuda", True, "cpu:gloo,cuda:gloo"),
+    ],
+)
+def test_processes_that_share_a_gpu_use_gloo(device: str, share_device: bool, expected: str) -> None:
+    assert distributed._backend(torch.device(device), share_device) == expected
+
+
+@pytest.mark.parametrize(("is_shared", "expected"), [(True, 2), (False, 6)])
+def test_shared_gpus_are_counted_once(is_shared: bool, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two machines, each with three processes on one GPU, or each with three GPUs."""
+    monkeypatch.setattr(distributed, "has_shared_gpu", lambda: is_shared)
+    monkeypatch.setattr(distributed, "world_size", lambda: 6)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1 if is_shared else 3)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert device_count() == expected
+
+
+# ---- start of the processes -----------------------------------------------------------------------------------
+
+
+def names_of(store: dist.Store, world_size: int) -> set[str]:
+    """Return the names that the processes of one start agree on."""
+    with ThreadPoolExecutor(world_size) as threads:
+        return {*threads.map(lambda rank: distributed._join(store, rank, world_size), range(world_size))}
+
+
+def test_processes_agree_on_a_new_name_after_each_restart() -> None:
+    """The store has the keys of all earlier processes, as after a restart by torchrun with another world size."""
+    store = dist.HashStore()
+    found = [names_of(store, world_size) for world_size in (3, 2, 2, 1, 4)]
+    assert [len(names) for names in found] == [1] * 5
+    assert len(set.union(*found)) == 5
+
+
+def test_a_process_that_does_not_start_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "START_SECONDS", 0.0)
+    with pytest.raises(Failed, match="only 1 of 2 processes have started"):
+        distributed._join(dist.HashStore(), 0, 2)
+    store = dist.HashStore()
+    store.set_timeout(timedelta(milliseconds=1))
+    with pytest.raises(Failed, match="the main process has not started"):
+        distributed._join(store, 1, 2)

@@ -369,3 +369,12 @@ class TestRealText:
                 listed = {code: number for code, number in row.items() if code != "set"}
                 assert len(listed) == 15
                 assert {code: str(filled[name].get(code, "–")) for code in listed} == listed
+
+
+def test_corpora_of_several_folders_are_collected(tmp_path: Path) -> None:
+    put(tmp_path / "one", {"pairs/en-fr.tsv": "a\tb\n", "text/en.txt": "a\n"})
+    put(tmp_path / "two", {"multi/some/de.txt": "a\n", "multi/some/en.txt": "b\n"})
+    one, two = Corpora(tmp_path / "one"), Corpora(tmp_path / "two")
+    collected = Corpora.of_translations([*one.pairs, *two.multi])
+    assert (collected.text, collected.pairs, collected.multi) == ((), one.pairs, two.multi)
+    assert collected.languages == ("de", "en", "fr")

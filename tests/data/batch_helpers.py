@@ -17,6 +17,7 @@ from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
 from crossling.data.shards import TokenizedBitext, TokenizedSentences
 from crossling.sampling import Sampling
+from crossling.vocabulary.special_tokens import SpecialTokens
 from crossling.vocabulary.vocabulary import EOS, PAD
 
 DEFAULT = Sampling()
@@ -46,7 +47,7 @@ class Reader(DataObjective):
         order = np.arange(len(group_N) // 2 * 2 if self.pairs else len(group_N))
         return order.reshape(2, -1).T if self.pairs else order[:, None]
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         number = len(examples.ids)
         ids = examples.joined_sequences() if examples.translation_ids else examples.sequences()
         inputs = {
@@ -59,7 +60,7 @@ class Reader(DataObjective):
         rows = np.full(number, -1) if examples.row_N is None else examples.row_N
         per_example = {
             **{"row": rows, "position": noise.position_N},
-            **{"noise": noise.per_example("test"), "mask": np.full(number, mask)},
+            **{"noise": noise.per_example("test"), "mask": np.full(number, special.mask)},
         }
         return CorruptedExamples(inputs, per_example)
 
@@ -93,7 +94,12 @@ def shards_of(text: dict[str, Lengths] | None = None, bitexts: Sequence[Tokenize
 def fake(text: dict[str, TokenizedSentences], bitexts: Sequence[TokenizedBitext]) -> Any:
     manifest = {"text": {language: {"tokens": len(these.tokens)} for language, these in text.items()}}
     return SimpleNamespace(
-        path=Path("shards"), manifest=manifest, text=text, bitexts=list(bitexts), vocabulary_size=9_000_000
+        path=Path("shards"),
+        manifest=manifest,
+        text=text,
+        bitexts=list(bitexts),
+        vocabulary_size=9_000_000,
+        special=SpecialTokens.standard(9_000_000),
     )
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from crossling.core import files as disk
+from crossling.corpora import source_parts
 from crossling.corpora.corpus import Corpora
 from crossling.data import shard_writer
-from crossling.data import tokenize as tokenize_module
 from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize
 
@@ -51,7 +51,7 @@ def small_shards(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Shard
 @pytest.fixture
 def sliced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of two rows, and several slices of every part but the smallest."""
-    monkeypatch.setattr(tokenize_module, "SLICE_BYTES", 100)
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", 100)
     monkeypatch.setattr(shard_writer, "ROWS_PER_BLOCK", 2)
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2 as proto
 
 from crossling.core.errors import BadInput
+from crossling.corpora import source_parts
 from crossling.corpora.corpus import Corpora
 from crossling.data import shard_writer
-from crossling.data import tokenize as module
 from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize
 from crossling.vocabulary.vocabulary import EOS, Vocabulary
@@ -150,7 +150,7 @@ def test_lines_without_tokens_are_empty_rows_of_a_multiway_corpus(tmp_path: Path
 def test_corpora_without_any_token_are_empty(
     tmp_path: Path, vocab: Path, monkeypatch: pytest.MonkeyPatch, slice_bytes: int
 ) -> None:
-    monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
     small_shards = tokenize(
         Corpora(write_files(tmp_path / "corpora", {"text/en.txt": ["\u200b"]})), vocab, tmp_path / "shards"
     )
@@ -164,7 +164,7 @@ def test_corpora_without_any_token_are_empty(
 def test_token_ids_use_16_or_32_bits_by_vocabulary_size(
     vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, kind: type, slice_bytes: int
 ) -> None:
-    monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
     monkeypatch.setattr(shard_writer, "ROWS_PER_BLOCK", 1)
     files = {
         "text/en.txt": ["ba de", f"x{size - 2} ba"],
@@ -272,7 +272,7 @@ def test_any_multiway_corpus_is_restored(
     write_files(root / "corpora", {f"multi/set/{language}.txt": list(column) for language, column in columns.items()})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard_writer, "ROWS_PER_BLOCK", block_rows)
-        patch.setattr(module, "SLICE_BYTES", slice_bytes)
+        patch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
         small_shards = tokenize(Corpora(root / "corpora"), vocab, root / "shards")
     found = {bitext.languages: bitext for bitext in small_shards.bitexts}
     for a, b in combinations(columns, 2):
@@ -302,8 +302,7 @@ def test_multiway_files_of_different_lengths_are_refused(source: Path, vocab: Pa
 def test_memory_does_not_grow_with_the_corpora(
     vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_bytes: int
 ) -> None:
-    monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
-    monkeypatch.setattr(module, "MAX_SLICES", 3)
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
     monkeypatch.setattr(shard_writer, "ROWS_PER_BLOCK", 100)
     monkeypatch.setattr(Vocabulary, "encode", lambda _, lines: [[7] * (len(line) // 2) for line in lines])
     long = "ba de " * 600  # so that a block is larger than file buffers

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Share
 from crossling.core.resumable import file_fingerprint
+from crossling.corpora import source_parts
 from crossling.corpora.corpus import Corpora
+from crossling.corpora.text_files import TextFile
 from crossling.data import shard_writer
 from crossling.data import tokenize as module
 from crossling.data.shards import Shards
@@ -37,7 +39,7 @@ from .small_corpora import (
 
 @pytest.mark.parametrize(
     ("slice_bytes", "rows", "joined"),
-    [(1 << 30, 1, 0), (120, 3, 7), (90, 4096, 7), (20, 2, 8), (1, 1, 8)],
+    [(1 << 30, 1, 0), (120, 3, 7), (90, 4096, 7), (20, 2, 8), (5, 1, 8)],
 )
 def test_any_number_of_slices_writes_the_same_bytes(
     small_shards: Shards,
@@ -49,9 +51,8 @@ def test_any_number_of_slices_writes_the_same_bytes(
     rows: int,
     joined: int,
 ) -> None:
-    monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
     monkeypatch.setattr(shard_writer, "ROWS_PER_BLOCK", rows)
-    monkeypatch.setattr(module, "MAX_SLICES", 7)
     joins = record_calls(monkeypatch, module, "join_slices")
     again = tokenize(Corpora(source), vocab, tmp_path / "shards")
     assert len(joins) == joined
@@ -154,12 +155,53 @@ def test_any_corpora_in_any_slices_and_shares_give_the_same_bytes(
     corpora = Corpora(write_files(root / "corpora", {name: b"\n".join([*these, b""]) for name, these in files.items()}))
     whole = tokenize(corpora, vocab, root / "whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SLICE_BYTES", slice_bytes)
+        patch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
         patch.setattr(shard_writer, "ROWS_PER_BLOCK", block_rows)
         found = [tokenize(corpora, vocab, root / "shares", share=share) for share in shares]
     assert [shards is not None for shards in found] == [False] * (len(shares) - 1) + [True]
     assert read_files(root / "shares") == read_files(whole.path)
     assert unfinished_files(root / "shares") == []
+
+
+@pytest.mark.usefixtures("sliced")
+def test_shares_hash_each_source_once(
+    source: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed = record_calls(monkeypatch, TextFile, "digest")
+    for number in (2, 3, 1):
+        tokenize(Corpora(source), vocab, tmp_path / "shards", share=Share(number, 3))
+    files = sorted(file.name for file in source.rglob("*") if file.is_file())
+    assert sorted(file.name for (file,) in hashed) == files
+
+
+def test_a_slice_is_joined_as_soon_as_its_part_is_complete(
+    source: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", 180)
+    out = tmp_path / "shards"
+    assert tokenize(Corpora(source), vocab, out, share=Share(1, 2)) is None
+    assert (out / ".partial/text/en/slice-1-of-2/entry.json").exists()
+    monkeypatch.setattr(module, "_is_complete", lambda *_: False)  # as if another part were missing
+    assert tokenize(Corpora(source), vocab, out, share=Share(2, 2)) is None
+    assert (out / "text/en/entry.json").exists()
+    assert not (out / ".partial/text/en/slice-1-of-2").exists()
+
+
+@pytest.mark.parametrize("content", [b"\xff\n" * 60, b"\n" * 60, b"\tb\n" * 60])
+def test_sliced_sources_without_text_are_refused(
+    content: bytes, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpora = Corpora(write_files(tmp_path / "corpora", {"pairs/en-sw.tsv": content}))
+
+    def message(out: str) -> str:
+        with pytest.raises(BadInput) as caught:
+            tokenize(corpora, vocab, tmp_path / out)
+        return str(caught.value)
+
+    whole = message("whole")
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", 20)
+    assert message("sliced") == whole
+    assert "en-sw.tsv: no usable line (" in whole
 
 
 def test_damaged_arrays_are_written_again(small_shards: Shards, source: Path, vocab: Path, tmp_path: Path) -> None:

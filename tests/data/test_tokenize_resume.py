@@ -9,6 +9,7 @@ import pytest
 
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Share
+from crossling.corpora import source_parts
 from crossling.corpora.corpus import Corpora
 from crossling.data import tokenize as module
 from crossling.data.shards import ArrayWriter, Shards
@@ -59,7 +60,7 @@ def test_only_changed_sources_are_tokenized_again(
     folder: str,
     slice_bytes: int,
 ) -> None:
-    monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
     first = tokenize(Corpora(source), vocab, tmp_path / "shards")
     before = file_states(tmp_path / "shards")
     write_files(source, {changed: [*FILES[changed][:-1], line(9999)]})
@@ -74,7 +75,7 @@ def test_shares_tokenize_changed_sources_again(
     source: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_bytes: int
 ) -> None:
     """A share is not the last one while some folders are of older sources."""
-    monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
     out = tmp_path / "shards"
     tokenize(Corpora(source), vocab, out)
     for name in ("text/sw.txt", "multi/bible/de.txt"):
@@ -108,9 +109,9 @@ def test_sources_that_change_during_tokenization_are_refused(
 ) -> None:
     out = tmp_path / "shards"
     change = {"text/sw.txt": [*reversed(FILES["text/sw.txt"])]}
-    run = module.run_jobs
+    join = module.join_slices
     with monkeypatch.context() as patch:
-        patch.setattr(module, "run_jobs", lambda *arguments: (run(*arguments), write_files(source, change)))
+        patch.setattr(module, "join_slices", lambda *arguments: (write_files(source, change), join(*arguments)))
         with pytest.raises(
             BadInput, match=r"^text/sw: the sources changed during tokenization\. Run crossling tokenize"
         ):
@@ -203,7 +204,7 @@ def test_appending_keeps_other_files_and_gives_the_same_bytes(
     slice_bytes: int,
 ) -> None:
     """Append text, a bitext, one language of a multi-way corpus (which needs two) or all of its languages."""
-    monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(source_parts, "SLICE_BYTES", slice_bytes)
     out = tmp_path / "shards"
     first = {name: rows for name, rows in FILES.items() if name not in added}
     tokenize(Corpora(write_files(tmp_path / "first", first)), vocab, out)
@@ -280,10 +281,10 @@ def test_resume_after_an_interruption_gives_the_same_bytes(
         patch.setattr(Vocabulary, "encode", fail_after(Vocabulary.encode, after, Interruption()))
         with pytest.raises(Interruption):
             tokenize(Corpora(source), vocab, out)
-    assert unfinished_files(out) == []
+    assert unfinished_files(out) == [out / ".partial"]
     with pytest.raises(BadInput, match="no shards found"):
         Shards.open(out)
-    finished = file_states(out)
+    finished = {name: stat for name, stat in file_states(out).items() if name[0] != "."}
     assert bool(finished) == (after > 0)
     tokenize(Corpora(source), vocab, out)
     assert {name: stat for name, stat in file_states(out).items() if name in finished} == finished
@@ -387,13 +388,13 @@ def test_an_interruption_before_any_change_keeps_the_shards(
         patch.setattr(Vocabulary, "encode", fail_after(Vocabulary.encode, 0, Interruption()))
         with pytest.raises(Interruption):
             tokenize(Corpora(source), vocab, out)
-    assert read_files(out) == before
+    assert {name: raw for name, raw in read_files(out).items() if not name.startswith(".partial")} == before
 
 
 def test_an_unreadable_corpus_is_refused_and_finished_parts_are_kept(source: Path, vocab: Path, tmp_path: Path) -> None:
     write_files(source, {"text/sw.txt": b"\xff\n"})
     with pytest.raises(BadInput, match=r"text/sw\.txt: no usable line"):
         tokenize(Corpora(source), vocab, tmp_path / "shards")
-    assert unfinished_files(tmp_path / "shards") == []
+    assert unfinished_files(tmp_path / "shards") == [tmp_path / "shards/.partial"]
     assert (tmp_path / "shards/text/en/entry.json").exists()
     assert not (tmp_path / "shards/manifest.json").exists()

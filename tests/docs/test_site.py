@@ -17,7 +17,7 @@ import pytest
 import typer.main
 
 import crossling
-from crossling.cleaning.scan import CLEANING_FORMAT
+from crossling.cleaning.stored_arrays import CLEANING_FORMAT
 from crossling.cli.app import app
 from crossling.core.settings import flatten
 from crossling.data.shards import SHARD_FORMAT

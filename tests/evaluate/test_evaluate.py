@@ -55,6 +55,30 @@ def test_predictions_belong_to_one_model(tmp_path: Path, write: Callable[[Path, 
     assert {row["model"] for row in scores.read_scores(tmp_path / "out/scores.jsonl")} == {"runs/tiny", "another"}
 
 
+def test_own_pairs_are_scored_as_retrieval(
+    tmp_path: Path, write: Callable[[Path, str], Path], encoder: Encoder
+) -> None:
+    """The figures are those of Tatoeba on the same sentences, without the protocol of XTREME."""
+    sides = ["a b\nc\nd e\n", "d\ne f\na c\n"]
+    for code, text in zip(("deu", "eng"), sides, strict=True):
+        write(tmp_path / f"tatoeba/v1/tatoeba.deu-eng.{code}", text)
+    lines = zip(*(text.splitlines() for text in sides), strict=True)
+    own = write(tmp_path / "test.de-en.tsv", "".join(f"{left}\t{right}\n" for left, right in lines))
+    out = tmp_path / "out"
+    rows = evaluate(encoder, pairs=own, out=out)
+    expected = [row for row in evaluate(encoder, "tatoeba", tmp_path) if row["protocol"] != "xtreme"]
+    assert rows == [{**row, "task": "retrieval"} for row in expected]
+    assert scores.read_scores(out / "scores.jsonl") == rows
+    assert len(predictions.find_prediction_files(out)) == 2
+    swapped = evaluate(encoder, pairs=own, languages="en-de")
+    assert {row["direction"] for row in swapped} == {"en-xx", "xx-en"}
+    for options in ({"task": "tatoeba"}, {"data": tmp_path}, {"recompute": True}, {"plug_in": True}):
+        with pytest.raises(BadInput):
+            evaluate(encoder, pairs=own, **options)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="one is missing"):
+        evaluate(encoder, "tatoeba")
+
+
 def test_invalid_requests_are_refused(tmp_path: Path, encoder: Encoder) -> None:
     with pytest.raises(BadInput, match="did you mean 'tatoeba'"):
         evaluate(encoder, ["tatoba"], tmp_path)

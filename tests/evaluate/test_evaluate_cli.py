@@ -86,6 +86,9 @@ def test_evaluate_prints_rows_or_tables(crossling: Run, tmp_path: Path, write: W
     assert re.search(r"│ sw │ 2 │ [\d.]+ │ [\d.]+ │ [\d.]+ │", out)
     assert "│ mean of 2 languages │" in out
     assert "Mean by layer: 0: " in out
+    out = " ".join(crossling(*given, "--dimensions", "4,8")[1].split())
+    assert "tatoeba: mean by dimension, sweep, layer 2" in out
+    assert re.search(r"│ 4 │ [\d.]+ │ [\d.]+ │ [\d.]+ │ │ 8 │ [\d. │]+ │ all │ [\d.]+ │ [\d.]+ │ [\d.]+ │", out)
     assert "xtreme" not in out  # three layers: not a model that XTREME's scripts know
 
 
@@ -110,6 +113,7 @@ def test_bucc_scores_are_one_table(crossling: Run, tmp_path: Path, write: Write)
         ("embed empty.txt -o a.npy --model model", "empty.txt: line 2: empty, expected a sentence"),
         ("mine a.txt empty.txt --model model", "empty.txt: line 2: empty, expected a sentence"),
         ("align pairs --model model --method itermx", "did you mean 'itermax'?"),
+        ("evaluate model --task bucc2018 --data . --dimensions 8", "dimensions: applies to tatoeba without plug_in"),
         ("evaluate model --task bucc2018 --data . --layers 1,x", "--layers 1,x: expected numbers separated by commas"),
         ("evaluate model --task tatoeba --data . --languages sw", "tatoeba/v1: no such folder"),
     ],

@@ -16,7 +16,10 @@ from crossling.core.errors import BadInput, Interrupted
 from crossling.evaluate import evaluate as evaluate_module
 from crossling.evaluate.evaluate import evaluate
 from crossling.evaluate.retrieval import evaluate_tatoeba
+from crossling.inference.attention_map import attention_map
 from crossling.inference.sentence_encoder import Encoder
+from crossling.report.report import report
+from crossling.report.showcase import read_showcase
 from crossling.tasks import predictions
 from tests.finetune.tiny_tasks import make_model, make_tokenizer, model_folder
 
@@ -152,3 +155,25 @@ def test_a_changed_translation_is_evaluated_again(
     monkeypatch.setattr(evaluate_module, "evaluate_tatoeba", record)
     evaluate(encoder, ["tatoeba"], data, tmp_path / "out", plug_in=True)
     assert evaluated == (["de-en", "fr-en"] if changed else ["fr-en"])
+
+
+def test_the_report_shows_the_cross_attention_of_a_scored_model(tmp_path: Path, encoder: Encoder) -> None:
+    put(tmp_path / "data", "../word-alignment/de-en/de-en.src-tgt", ["red dog ||| old cat", "green ||| what"])
+    put(tmp_path / "data", "../word-alignment/de-en/de-en.gold", ["1-1 2-2", "1-1"])
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "showcase.json").write_text('{"title": "ours"}', encoding="utf-8")
+    evaluate(encoder, "word-alignment", tmp_path / "data", out)
+    stored = read_showcase(out / "showcase.json")
+    assert stored["title"] == "ours"
+    attention = stored["attention"]
+    expected = attention_map(encoder, "red dog", "old cat")
+    assert (attention["queries"], attention["keys"], attention["layer"]) == (expected.queries, expected.keys, 1)
+    np.testing.assert_allclose(attention["weights"], expected.weights_LT, atol=1e-3)
+    page = report([out], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "tokens of the first attend to those of the second, in layer 1 of veco" in page
+    assert "source tokens" in page
+    attention["weights"].pop()
+    (out / "showcase.json").write_text(json.dumps(stored), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"attention.weights: expected \d+ rows of \d+ numbers"):
+        report([out], tmp_path / "report.html")

@@ -201,7 +201,10 @@ def test_probes_do_not_change_training(
     probe = probes.combine_probes(
         [probes.make_retrieval_probe(synth_folder / "data", vocabulary), probes.make_loss_probe(shards, full_recipe)]
     )
-    assert probe(net) == probe(net)
+    found = probe(net)
+    assert probe(net) == found
+    assert isinstance(probe, probes.NamedProbe)
+    assert {*probe.metrics} == found.keys()
     assert {name: module.training for name, module in net.named_modules()} == modes
     assert all(torch.equal(value, weights[name]) for name, value in net.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)

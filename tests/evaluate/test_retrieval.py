@@ -16,10 +16,10 @@ from crossling.evaluate.retrieval import (
     evaluate_tatoeba,
     f1_by_line,
     nearest_in_both_directions,
-    read_tatoeba,
     retrieval_accuracy,
     xtreme_tatoeba_layer,
 )
+from crossling.evaluate.retrieval_pairs import read_tatoeba
 from crossling.evaluate.significance import METRIC_VALUES, TaskResult
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
@@ -188,6 +188,34 @@ def test_declared_vectors_have_rows_of_their_own(tmp_path: Path, write: Write, d
     declared_encoder.prompt = "house "
     assert {row.get("prompt") for row in rows_of(evaluate_tatoeba(declared_encoder, tmp_path))} == {"house "}
     assert before == after
+
+
+def test_truncated_vectors_have_rows_by_dimension(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    first, second = sentences(1), sentences(2)
+    write_pair(write, tmp_path, "swh-eng", first, second)
+    results = list(evaluate_tatoeba(encoder, tmp_path, dimensions=[4, 8]))
+    assert {result.parts for result in results} == {len(results)} == {6}
+    assert len({result.variant for result in results}) == 6
+    whole = list(evaluate_tatoeba(encoder, tmp_path))
+    assert [row for row in rows_of(results) if "dimension" not in row] == rows_of(whole)
+    rows = [row for row in rows_of(results) if "dimension" in row]
+    assert [(row["dimension"], row["protocol"], row["direction"]) for row in rows] == [
+        (m, f"sweep-{m}", direction) for m in (4, 8) for direction in ("xx-en", "en-xx")
+    ]
+    assert {row["layer"] for row in rows} == {encoder.universal_layer}
+    for row in rows:
+        one, other = (encoder.encode(side)[:, : row["dimension"]] for side in (first, second))
+        sides = (one, other, second) if row["direction"] == "xx-en" else (other, one, first)
+        assert row["value"] == pytest.approx(retrieval_accuracy(*sides))
+    with pytest.raises(BadInput, match=r"dimensions=4,16: the vectors of .* have 16\. Give smaller numbers"):
+        list(evaluate_tatoeba(encoder, tmp_path, dimensions=[4, 16]))
+
+
+def test_declared_vectors_are_truncated_too(tmp_path: Path, write: Write, declared_encoder: Encoder) -> None:
+    write_pair(write, tmp_path, "swh-eng", sentences(1), sentences(2))
+    rows = rows_of(evaluate_tatoeba(declared_encoder, tmp_path, dimensions=[4]))
+    found = {row["protocol"] for row in rows if "dimension" in row}
+    assert found == {"sweep-4", "declared-4"}
 
 
 def test_xtreme_equals_its_script(tmp_path: Path, write: Write, encoder: Encoder) -> None:

@@ -81,7 +81,18 @@ def logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def test_all_recipes_are_covered() -> None:
-    assert {*RTD, *MLM} == {*RECIPES}
+    assert {*RTD, *MLM, "mbart"} == {*RECIPES}
+
+
+def test_the_encoder_of_an_encoder_decoder_is_exported_alone(train: Train, lines: list[str], tmp_path: Path) -> None:
+    run = train("mbart")
+    with pytest.raises(BadInput, match=r"exported as a translator\. Train one with .* or give layers=3"):
+        export(run, tmp_path / "whole")
+    folder = export(run, tmp_path / "exported", layers=3)
+    inputs, encoder = make_batch(folder, lines), load_run(run).encoder.eval()
+    with torch.no_grad():
+        found, expected = (model(**inputs).last_hidden_state for model in (load_model(folder, AutoModel), encoder))
+    assert_equal_except_padding(found, expected, inputs)
 
 
 @pytest.mark.parametrize("name", RTD)

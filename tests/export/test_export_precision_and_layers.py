@@ -192,3 +192,11 @@ def test_tokenizer_json_is_compact_and_complete(train: Train, lines: list[str], 
     assert "\n" not in (folder / "tokenizer.json").read_text()
     assert load_vocabulary(folder) == Vocabulary.load(run / "vocab")
     assert load(folder).tokenizer(lines)["input_ids"] == load(run).tokenizer(lines)["input_ids"]
+
+
+def test_matryoshka_export_can_be_truncated(train: Train, lines: list[str], tmp_path: Path) -> None:
+    sentences = pytest.importorskip("sentence_transformers")
+    folder = export(train("infoxlm", "xlco.matryoshka=4,8", "mlm=off", "tlm=off"), tmp_path / "exported")
+    found = sentences.SentenceTransformer(str(folder), device="cpu", truncate_dim=4).encode(lines)
+    np.testing.assert_allclose(found, load(folder).encode(lines, truncate_dim=4), atol=1e-5)
+    assert "`truncate_dim=4`" in (folder / "README.md").read_text()

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 from crossling.export import export
-from crossling.export.export_folder import AUTO_MAP, collect_sources
+from crossling.export.standalone import AUTO_MAP, collect_sources
 from crossling.model import heads
 from crossling.recipes.network import load_run
 

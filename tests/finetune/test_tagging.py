@@ -47,8 +47,11 @@ def test_every_word_is_read_and_predicted_once(sentences: list[list[tuple[str, s
     for feature in features:
         tags_L = np.full(feature.length, 2)
         tags_L[list(feature.word_positions)] = feature.tags
-        scores.append(tags_L)
+        scores.append(np.stack([tags_L, np.arange(feature.length)]))  # and the position as the probability
     assert task.decode_predictions(examples, features, scores) == [example.tags for example in examples]
+    confidences = task.confidences(examples, features, scores)
+    positions: list[float] = [float(position) for feature in features for position in feature.word_positions]
+    assert [each for sentence in confidences for each in sentence] == positions  # type: ignore[union-attr]
 
 
 @given(st.lists(SENTENCE, min_size=1, max_size=3))

@@ -49,5 +49,13 @@ def test_invalid_requests_are_refused(encoder: Encoder) -> None:
     for layer in (0, 4):
         with pytest.raises(BadInput, match=f"layer={layer}: runs/tiny has attention in layers 1 to 3"):
             attention_map(encoder, "a", "b", layer=layer)
+    for wrong in ("2", 2.5, True):
+        with pytest.raises(BadInput, match=f"layer={wrong!r}: runs/tiny has attention in layers 1 to 3"):
+            attention_map(encoder, "a", "b", layer=wrong)  # type: ignore[arg-type]
+    for sentences in ((5, "b"), (["a"], "b"), (None, "b")):
+        with pytest.raises(BadInput, match=r"attention_map: first is .*, expected a string"):
+            attention_map(encoder, *sentences)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="attention_map: second is bytes, expected a string"):
+        attention_map(encoder, "a", b"b")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="the pair is longer than the 64 tokens"):
         attention_map(encoder, "a " * 60, "b c d e")

@@ -32,6 +32,11 @@ def test_load_takes_a_device() -> None:
         crossling.load(device="nowhere")
 
 
+def test_load_takes_a_name_or_a_folder() -> None:
+    with pytest.raises(BadInput, match="model: expected a name or a folder, found int"):
+        crossling.load(5)  # type: ignore[arg-type]
+
+
 def test_settings_of_a_wrong_type() -> None:
     with pytest.raises(BadInput, match=r"steps must be a number, found '10' \(str\)"):
         crossling.recipes.xlm_e("tiny").replace(steps="10").check()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,6 +106,21 @@ def test_encode_converts_and_normalizes_as_sentence_transformers(
     assert capsys.readouterr().err == ""
     encoder.encode(SENTENCES, show_progress_bar=True)
     assert f"encode {len(SENTENCES)}/{len(SENTENCES)}" in capsys.readouterr().err
+
+
+def test_encode_truncates_as_sentence_transformers(encoder: Encoder, tmp_path: Path) -> None:
+    models = pytest.importorskip("sentence_transformers")
+    encoder.model.save_pretrained(tmp_path)
+    encoder.tokenizer.save_pretrained(tmp_path)
+    other = models.SentenceTransformer(str(tmp_path), device="cpu", truncate_dim=5)
+    options = {"layer": encoder.num_layers, "normalize_embeddings": True}
+    found = encoder.encode(SENTENCES, truncate_dim=5, **options)
+    np.testing.assert_allclose(found, other.encode(SENTENCES, normalize_embeddings=True), atol=1e-5)
+    for dimension in (0, 17):
+        with pytest.raises(
+            BadInput, match=rf"truncate_dim={dimension}: the vectors have 16 dimensions\. Give a number"
+        ):
+            encoder.encode(SENTENCES, truncate_dim=dimension)
 
 
 def test_similarity_equals_that_of_sentence_transformers(encoder: Encoder) -> None:

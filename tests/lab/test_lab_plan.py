@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crossling.core.errors import BadInput
-from crossling.evaluate.retrieval import read_tatoeba
+from crossling.evaluate.retrieval_pairs import read_tatoeba
 from crossling.evaluate.word_alignment import read_gold
 from crossling.lab.lab_plan import PLANS, LabPlan, read_plan
 from crossling.lab.shared_inputs import check_data
@@ -74,7 +74,8 @@ def test_shipped_plans() -> None:
     papers = read_plan("papers")
     assert len(papers.measure["tatoeba"]) == 28
     assert papers.synthetic is None
-    assert {run_plan.recipe for run_plan in papers.runs.values()} == set(RECIPES)
+    # The scores of an encoder say little about a recipe for translators.
+    assert {run_plan.recipe for run_plan in papers.runs.values()} == set(RECIPES) - {"mbart"}
     assert "vocap" in {run_plan.vocab for run_plan in read_plan("synthetic-all").runs.values()}
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from crossling.core.errors import BadInput
-from crossling.model import fp8
+from crossling.core.hardware import FP8_CAPABILITY, require_fp8
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder import FeedForward
 from crossling.model.encoder_model import CrosslingModel
-from crossling.model.fp8 import Fp8Linear, Fp8Rows, require_fp8
+from crossling.model.fp8 import Fp8Linear, Fp8Rows
 
 TOKENS, INPUTS, OUTPUTS = 24, 32, 48
 FP8_ERROR = 0.05  # relative: e4m3 has 3 bits after the leading one, and two operands are rounded
@@ -23,7 +23,7 @@ CONFIG: dict[str, Any] = {
     "dropout": 0.0, "attention_dropout": 0.0,
 }  # fmt: skip
 on_gpu = pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability() < fp8.CAPABILITY, reason="needs a GPU with fp8"
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < FP8_CAPABILITY, reason="needs a GPU with fp8"
 )
 
 

@@ -18,9 +18,11 @@ from crossling.data.packing import Batch, Sequences
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import Network, PretrainingObjective, XLCo
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 VOCABULARY = 40
 MASK = VOCABULARY - 1
+SPECIAL = SpecialTokens.standard(VOCABULARY)
 WIDTH = 32  # of a row: several sequences share one
 SHAPE = ModelShape(
     layers=3, width=16, heads=2, feed_forward=32, generator_layers=2, max_length=WIDTH, dropout=0.0, init=0.3
@@ -63,7 +65,7 @@ def corrupted(objective: PretrainingObjective, examples: TokenizedExamples, step
     number = len(examples.ids)
     noise = KeyedRandom([1], step, number)
     order = objective.example_units(np.arange(number) % 3, noise).ravel()
-    return objective.corrupt(chosen(examples, order), noise.select(order), MASK)
+    return objective.corrupt(chosen(examples, order), noise.select(order), SPECIAL)
 
 
 def chosen(examples: TokenizedExamples, order: np.ndarray) -> TokenizedExamples:

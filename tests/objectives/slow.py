@@ -17,21 +17,28 @@ from crossling.model.encoder import Block
 from crossling.model.encoder_model import CrosslingModel
 
 
-def states(model: CrosslingModel, ids_L: Tensor, paired_TD: Tensor | None = None) -> list[Tensor]:
-    """Every layer of a sequence from the embedding output on; with a paired one, cross-attention is plugged in."""
+def states(
+    model: CrosslingModel, ids_L: Tensor, paired_TD: Tensor | None = None, is_causal: bool = False
+) -> list[Tensor]:
+    """Every layer of a sequence from the embedding output on; with a paired one, cross-attention is plugged in.
+
+    Causal: a token attends to none that comes later.
+    """
     hidden_LD = table(model)[ids_L]
     if model.embeddings.positions is not None:
         hidden_LD = hidden_LD + model.embeddings.positions.weight.double()[: len(ids_L)]
     found = [norm(hidden_LD, model.embeddings.norm)]
     for block in model.blocks:
         bias_HLL = None if model.relative is None else distances(model.relative.weight_NH.double(), len(ids_L))
-        found.append(layer(block, found[-1], bias_HLL, paired_TD))
+        found.append(layer(block, found[-1], bias_HLL, paired_TD, is_causal))
     if model.config.norm == "pre":
         found[-1] = norm(found[-1], model.final_norm)
     return found
 
 
-def layer(block: Block, hidden_LD: Tensor, bias_HLL: Tensor | None, paired_TD: Tensor | None) -> Tensor:
+def layer(
+    block: Block, hidden_LD: Tensor, bias_HLL: Tensor | None, paired_TD: Tensor | None, is_causal: bool = False
+) -> Tensor:
     def self_attention(x_LD: Tensor) -> Tensor:
         query, key, value = linear(x_LD, block.attention.qkv).chunk(3, -1)
         bias = bias_HLL
@@ -39,6 +46,9 @@ def layer(block: Block, hidden_LD: Tensor, bias_HLL: Tensor | None, paired_TD: T
             bias = torch.stack(
                 [gate(block, part, h)[:, None] * bias_HLL[h] for h, part in enumerate(heads(query, block))]
             )
+        if is_causal:
+            later = torch.full((len(x_LD), len(x_LD)), -math.inf, dtype=torch.double).triu(1)
+            bias = later.expand(block.attention.heads, -1, -1) + (0 if bias is None else bias)
         return linear(attention(block, query, key, value, bias), block.attention.out)
 
     def cross_attention(x_LD: Tensor) -> Tensor:

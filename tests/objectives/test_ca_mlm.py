@@ -211,7 +211,7 @@ def test_chosen_tokens_are_masked_kept_or_random() -> None:
 def test_a_block_is_split_at_the_sentence_end_nearest_to_its_middle(lengths: list[int], ended: bool) -> None:
     block = [i for words in lengths for i in [*[7] * words, 2]]
     block = block if ended else block[:-1]  # a long sentence may continue in the next block
-    halves = split_blocks(TokenizedExamples([np.array(block)]), len(block))
+    halves = split_blocks(TokenizedExamples([np.array(block)]), len(block), eos=2)
     [first], [second] = halves.ids, halves.translation_ids
     assert [*first, *second] == block
     ends = [i + 1 for i, token in enumerate(block[:-1]) if token == 2]
@@ -224,7 +224,9 @@ def test_a_block_is_split_at_the_sentence_end_nearest_to_its_middle(lengths: lis
 
 def test_a_block_is_not_split_at_its_end() -> None:
     """Both parts hold something, even if the last sentence end is the nearest to the middle."""
-    halves = split_blocks(TokenizedExamples([np.array([5, 6, 7, 8, 2]), np.array([5, 2, 6, 6, 6, 6, 6, 6, 2])]), 9)
+    halves = split_blocks(
+        TokenizedExamples([np.array([5, 6, 7, 8, 2]), np.array([5, 2, 6, 6, 6, 6, 6, 6, 2])]), 9, eos=2
+    )
     assert [part.tolist() for part in halves.ids] == [[5, 6], [5, 2]]
     assert [part.tolist() for part in halves.translation_ids] == [[7, 8, 2], [6, 6, 6, 6, 6, 6, 2]]
 

@@ -39,8 +39,14 @@ class SlowXLCo:
     def g(self, encoder: Any, projection: Any, ids: Tensor) -> Tensor:
         states = slow.states(encoder, ids)[self.objective.layer]
         pooled = states[0] if self.objective.pooling == "cls" else states.sum(0) / len(ids)
-        vector = slow.linear(pooled, projection)
-        return vector / vector.pow(2).sum().sqrt() if self.objective.normalize else vector
+        prefixes = []
+        for width in self.widths(len(pooled)):
+            vector = projection.weight.double()[:width, :width] @ pooled[:width]
+            prefixes.append(vector / vector.pow(2).sum().sqrt() if self.objective.normalize else vector)
+        return torch.cat(prefixes)
+
+    def widths(self, full: int) -> list[int]:
+        return [*(int(each) for each in (self.objective.matryoshka or "").split(",") if each), full]
 
     def query(self, net: Network, ids: Tensor) -> Tensor:
         return self.g(net.encoder, net.parts["projection"], ids)
@@ -63,9 +69,13 @@ class SlowXLCo:
                 others = [(keys[j], rows[j]) for j in range(len(keys)) if j != i]
                 negatives = [key for key, its in (self.queue if self.objective.queue else others) if not its & rows[i]]
                 query = self.query(net, ids)
-                f = [torch.exp(query @ key / self.objective.temperature) for key in [keys[i], *negatives]]
-                loss = -torch.log(f[0] / sum(f))
-                sums["xlco"] = sums["xlco"] + loss / len(ways)
+                widths = self.widths(net.encoder.config.hidden_size)
+                for start, width in zip(np.cumsum([0, *widths]), widths, strict=False):
+                    prefix = slice(start, start + width)
+                    scores = [query[prefix] @ key[prefix] for key in [keys[i], *negatives]]
+                    f = [torch.exp(score / self.objective.temperature) for score in scores]
+                    loss = -torch.log(f[0] / sum(f))
+                    sums["xlco"] = sums["xlco"] + loss / len(ways) / len(widths)
                 sums["xlco_accuracy"] += float(all(f[0] > other for other in f[1:])) / len(ways)
                 sums["xlco_bound"] += (math.log(len(f)) - loss.detach()) / len(ways)
         return sums
@@ -123,6 +133,8 @@ def assert_queues_are_equal(net: Network, expected: SlowXLCo) -> None:
         (replace(QUEUE, mixup=True, rate=0.3), "post"),
         (replace(QUEUE, queue=3, pooling="mean"), "pre"),
         (replace(QUEUE, queue=29, symmetric=True, layer=3), "pre"),
+        (replace(EQUATION_6, matryoshka="4,8", symmetric=True, normalize=True, temperature=0.1), "post"),
+        (replace(QUEUE, matryoshka="4", pooling="mean", normalize=True), "pre"),
     ],
     ids=[
         "equation 6",
@@ -136,6 +148,8 @@ def assert_queues_are_equal(net: Network, expected: SlowXLCo) -> None:
         "queue and mixup",
         "queue shorter than a step, pre-norm below the last layer",
         "queue of several steps, symmetric, pre-norm last layer",
+        "matryoshka in the batch",
+        "matryoshka with queue and momentum",
     ],
 )
 def test_whole_steps_equal_the_equations_in_value_and_gradient(objective: XLCo, norm: str) -> None:

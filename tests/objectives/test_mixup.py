@@ -15,6 +15,7 @@ from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Sequences
 from crossling.objectives import XLCo
 from crossling.objectives.contrastive import choose_partners, mix_pairs
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 from .conftest import chosen
 
@@ -119,10 +120,10 @@ def test_joined_pairs_are_masked_by_the_noise_of_their_first_pair() -> None:
 def test_pairs_are_joined_only_with_mixup() -> None:
     examples, noise = pairs_of([0, 1, 2, 0]), KeyedRandom([5], 9, 4)
     plain = XLCo(mixup=False, rate=0.0)
-    out = plain.corrupt(examples, noise, mask=999)
+    out = plain.corrupt(examples, noise, SpecialTokens.standard(1000))
     assert out.per_example["rows"].tolist() == [[1000 + i] * 2 for i in range(4)]
     for side, sentences in {"query": examples.ids, "key": examples.translation_ids}.items():
         assert out.inputs[side].tokens[side].tolist() == [i for ids in sentences for i in [BOS, *ids.tolist()]]
-    mixed = replace(plain, mixup=True).corrupt(examples, noise, mask=999)
+    mixed = replace(plain, mixup=True).corrupt(examples, noise, SpecialTokens.standard(1000))
     assert mixed.per_example["rows"].shape == (2, 2)
     assert sorted(mixed.per_example["rows"].flatten()) == [1000, 1001, 1002, 1003]

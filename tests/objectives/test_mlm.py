@@ -18,7 +18,7 @@ from crossling.data.packing import Batch
 from crossling.objectives import MLM, TLM, Network, PretrainingObjective
 
 from . import slow
-from .conftest import MASK, VOCABULARY, network, pair_batch, text_batch, unpacked
+from .conftest import SPECIAL, VOCABULARY, network, pair_batch, text_batch, unpacked
 
 BOTH = pytest.mark.parametrize(
     ("objective", "make"),
@@ -82,7 +82,7 @@ def test_a_uniform_model_has_a_bound_of_zero() -> None:
 
 def test_tlm_reads_joined_pairs() -> None:
     pairs = TokenizedExamples([np.array([5, 6, 2]), np.array([5, 2])], [np.array([7, 8, 9, 2]), np.array([6, 2])])
-    out = TLM().corrupt(pairs, KeyedRandom([0], 0, 2), MASK).inputs["ids"]
+    out = TLM().corrupt(pairs, KeyedRandom([0], 0, 2), SPECIAL).inputs["ids"]
     assert out.lengths_N.tolist() == [8, 5]
     assert out.tokens["targets"].tolist() == [0, 5, 6, 2, 7, 8, 9, 2, 0, 5, 2, 6, 2]
 

@@ -8,7 +8,18 @@ import pytest
 from torch.testing import assert_close
 
 from crossling.data import packing
-from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
+from crossling.objectives import (
+    CAMLM,
+    CATLM,
+    MLM,
+    MRTD,
+    TLM,
+    TRTD,
+    Denoising,
+    PairDenoising,
+    PretrainingObjective,
+    XLCo,
+)
 
 from . import slow
 from .conftest import corrupted, network, packed, pairs_of, text_of
@@ -20,6 +31,8 @@ OBJECTIVES = {
     "trtd": TRTD(rate=0.3),
     "ca_mlm": CAMLM(rate=0.3),
     "ca_tlm": CATLM(rate=0.3),
+    "denoising": Denoising(),
+    "pair_denoising": PairDenoising(),
     "in the batch": XLCo(queue=0, momentum=0.0, mixup=False, pooling="mean", symmetric=True),
     "queue": replace(XLCo(), queue=8, mixup=True),
 }

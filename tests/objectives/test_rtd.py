@@ -17,7 +17,7 @@ from crossling.model.kernels.prediction import sample_tokens
 from crossling.objectives import MRTD, TRTD, Network, PretrainingObjective
 
 from . import slow
-from .conftest import MASK, VOCABULARY, corrupted, network, packed, pair_batch, text_batch, unpacked
+from .conftest import MASK, SPECIAL, VOCABULARY, corrupted, network, packed, pair_batch, text_batch, unpacked
 
 BOTH = pytest.mark.parametrize(
     ("objective", "make"), [(MRTD(rate=0.4), text_batch), (TRTD(rate=0.4, span=2.0), pair_batch)], ids=["mrtd", "trtd"]
@@ -100,7 +100,10 @@ def test_loss_weights_are_one_and_lambda() -> None:
 
 def test_every_masked_token_becomes_the_mask() -> None:
     out = (
-        MRTD(rate=0.5).corrupt(TokenizedExamples([np.arange(4, 30)]), KeyedRandom([0], 0, 1), MASK).inputs["ids"].tokens
+        MRTD(rate=0.5)
+        .corrupt(TokenizedExamples([np.arange(4, 30)]), KeyedRandom([0], 0, 1), SPECIAL)
+        .inputs["ids"]
+        .tokens
     )
     assert (out["ids"][out["masked"]] == MASK).all()
     assert ((out["noise"] >= 0) & (out["noise"] < 1)).all()

@@ -201,7 +201,7 @@ def test_micro_batch_fits_the_gpu() -> None:
             {"size": "xl", "accelerator": ACCELERATORS["4090"]},
             r"xl: does not fit on 1 x RTX 4090\. Give more or larger GPUs",
         ),
-        (1, 12, {}, r"gpus=12: more than 8 GPUs are nodes of 8\. Give a multiple"),
+        (1, 12, {}, r"gpus=12: more than 8 GPUs are machines of 8\. Give a multiple, such as 8 or 16"),
         (1, 1, {"assignments": ["steps=5"]}, r"steps: the budget in hours determines the steps\. Omit it"),
         (1, 1, {"size": "huge"}, r"size huge: there is no such size"),
         (1, 1, {"name": "xml"}, r"xml: there is no such recipe; did you mean 'xlm'\?"),

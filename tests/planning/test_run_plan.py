@@ -247,3 +247,30 @@ def test_only_the_rule_of_the_recipe_has_its_pairs_and_its_problem_printed() -> 
     assert "should be 67.69%" not in used
     assert "m2m relaxed %" not in used
     assert "should be 67.69%" in " ".join(rendered("sampling.pair_rule=xy_lent").split())
+
+
+# ---- number of GPUs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gpus", "message"),
+    [
+        (0, r"^gpus=0: expected a whole number above 0\.$"),
+        (-1, r"^gpus=-1: expected"),
+        (2.5, r"^gpus=2\.5: expected"),
+        ("8", r"^gpus='8': expected"),
+        (True, r"^gpus=True: expected"),
+        (63, r"^gpus=63: more than 8 GPUs are machines of 8\. Give a multiple, such as 56 or 64\.$"),
+        (1000, r"^gpus=1000: a step of xlm_e has \d+ examples of an objective\. Give at most \d+ GPUs\.$"),
+    ],
+)
+def test_an_impossible_number_of_gpus_is_refused(gpus: int, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        plan(recipe("trtd=off"), shards_of({}), gpus=gpus, gpu="h100")
+
+
+def test_64_gpus_are_predicted_with_the_time_they_wait() -> None:
+    alone, many = (plan("xlm_e", shards_of(WORKED), size="base", gpus=gpus, gpu="h100").estimate for gpus in (1, 64))
+    assert many.hardware == "64 x H100-80GB"
+    assert 0 < many.waiting < 0.5
+    assert many.tokens_per_second == pytest.approx(64 * alone.tokens_per_second * (1 - many.waiting), rel=0.02)

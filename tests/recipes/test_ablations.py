@@ -39,7 +39,7 @@ def row(initial: str) -> Recipe:
 
 def test_page_lists_all_ablations() -> None:
     assert len(ROWS) >= 27
-    assert {recipe for _, recipe, _ in ROWS} == {"xlm_e", "infoxlm", "xy_lent", "veco"}
+    assert {recipe for _, recipe, _ in ROWS} == {"xlm_e", "infoxlm", "xy_lent", "veco", "mbart"}
     assert len(CHOICES) >= 7
 
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from crossling.corpora.corpus import Corpora
 from crossling.objectives import Network
 from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.network import build_network
@@ -45,11 +44,8 @@ def extended(vocabulary: Vocabulary, lines: list[str]) -> Vocabulary:
 
 
 @pytest.fixture(scope="module")
-def trimmed(vocabulary: Vocabulary, lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
-    folder = tmp_path_factory.mktemp("corpora")
-    (folder / "text").mkdir()
-    (folder / "text" / "en.txt").write_text("\n".join(lines[:6]), encoding="utf-8")
-    return trim(vocabulary, Corpora(folder))
+def trimmed(vocabulary: Vocabulary, lines: list[str]) -> Vocabulary:
+    return trim(vocabulary, vocabulary.count_tokens(lines[:6]))
 
 
 @torch.no_grad()

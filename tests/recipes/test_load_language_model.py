@@ -27,7 +27,7 @@ def test_run_and_its_export_are_the_same(shards: Shards, lines: list[str], tmp_p
     pretrain(small_recipe("veco", *shape), shards, run)
     net = load_run(run)
     for place in (run, export(run, tmp_path / "model")):
-        encoder, head, tokenizer, name = load_language_model(place)
+        encoder, head, tokenizer, name, _ = load_language_model(place)
         assert_same_weights(encoder, net.encoder)
         assert head is not None
         assert_same_weights(head, net.parts["lm_head"])
@@ -40,7 +40,7 @@ def test_run_and_its_export_are_the_same(shards: Shards, lines: list[str], tmp_p
 @torch.no_grad()
 def test_other_family_predicts_as_in_transformers(folder: Folder, vocabulary: Vocabulary, lines: list[str]) -> None:
     path = folder("xlm-roberta")
-    encoder, head, tokenizer, _ = load_language_model(path)
+    encoder, head, tokenizer, *_ = load_language_model(path)
     ids_BL, mask_BL = padded_ids(vocabulary, lines)
     expected = AutoModelForMaskedLM.from_pretrained(path).eval()(ids_BL, attention_mask=mask_BL.long()).logits
     assert head is not None
@@ -65,7 +65,7 @@ def test_start_and_end_tokens_come_from_the_tokenizer(tmp_path: Path) -> None:
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
     tokenizer = BertTokenizer(vocab={token: number for number, token in enumerate(tokens)})
     ids = {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
-    encoder, head, _, _ = load_language_model(
+    encoder, head, *_ = load_language_model(
         save_model(build_model("bert", "ForMaskedLM", 13, **ids), tokenizer, tmp_path / "bert")
     )
     made = encoder_decoder_from_encoder(encoder, head).eval()
@@ -75,7 +75,7 @@ def test_start_and_end_tokens_come_from_the_tokenizer(tmp_path: Path) -> None:
 
 
 def test_translator_is_refused_as_encoder(folder: Folder, tmp_path: Path) -> None:
-    encoder, head, tokenizer, _ = load_language_model(folder("xlm-roberta"))
+    encoder, head, tokenizer, *_ = load_language_model(folder("xlm-roberta"))
     path = save_model(encoder_decoder_from_encoder(encoder, head), tokenizer, tmp_path / "mt")
     with pytest.raises(BadInput, match=r"a translator\. Give the encoder"):
         load_language_model(path)

@@ -151,7 +151,7 @@ def test_summary_names_every_machine() -> None:
 
 def test_machine_covers_all_gpus_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe_machine(torch.device("cpu")) == Machine(hardware.cpu_name(), None)
-    monkeypatch.setattr(importlib.import_module("crossling.train.meters"), "world_size", lambda: 4)
+    monkeypatch.setattr(importlib.import_module("crossling.train.meters"), "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")

@@ -68,7 +68,10 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
-        (["mrtd=off", "trtd=off"], "no objective is on. Set one of mlm, tlm, mrtd, trtd, xlco, ca_mlm, ca_tlm."),
+        (
+            ["mrtd=off", "trtd=off"],
+            "no objective is on. Set one of mlm, tlm, mrtd, trtd, xlco, ca_mlm, ca_tlm, denoising, pair_denoising.",
+        ),
         (["mlm=on"], "mrtd already trains a generator with mlm. Turn one of them off."),
         (["tlm=on"], "trtd already trains a generator with tlm. Turn one of them off."),
         (
@@ -113,6 +116,14 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
         (
             ["mrtd=off", "mlm.keep=0.6", "mlm.random=0.6"],
             "mlm.keep and mlm.random add up to more than 1. Set lower values.",
+        ),
+        (
+            ["model.cross_query=hidden"],
+            "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it.",
+        ),
+        (
+            ["model.plain_gate=true", "model.gate=false"],
+            "model.plain_gate is that of the gate. Set model.relative=true and model.gate=true, or omit it.",
         ),
         (
             ["sampling.languages=de,sw", "sampling.focus=sw,ta"],

@@ -6,9 +6,11 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -42,11 +44,23 @@ class Command:
     shards: Path
     out: Path
     parallel: str = "ddp"
+    options: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> list[str]:
         options = [word for setting in (*SETTINGS, f"parallel={self.parallel}") for word in ("--set", setting)]
-        return ["pretrain", "xlm_e", "--size", "tiny", "--shards", str(self.shards), "-o", str(self.out), *options]
+        return [
+            "pretrain",
+            "xlm_e",
+            "--size",
+            "tiny",
+            "--shards",
+            str(self.shards),
+            "-o",
+            str(self.out),
+            *options,
+            *self.options,
+        ]
 
     @property
     def log(self) -> Path:
@@ -87,6 +101,30 @@ def crossling(arguments: Sequence[str], log: Path, place: dict[str, str], crash:
         CRASHES[crash].install()
     sys.argv = ["crossling", *arguments]
     cli.main()
+
+
+@contextmanager
+def torchrun(command: Command, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the launcher with its options, and end it with its workers."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", *options, "-m", "crossling", *command.arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield running
+    finally:
+        running.terminate()
+        running.wait(MINUTE)
+
+
+def kill_worker(launcher: subprocess.Popen[str], command: Command, local_rank: int = -1) -> None:
+    """Kill a worker [default: the last one] as soon as there is a checkpoint."""
+    while not checkpoint.list_checkpoints(command.out / "checkpoints") and launcher.poll() is None:
+        time.sleep(0.005)
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(launcher.pid)], capture_output=True, text=True)
+    os.kill(sorted(int(line) for line in listed.stdout.split())[local_rank], signal.SIGKILL)
 
 
 def free_port() -> int:

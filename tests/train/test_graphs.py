@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from crossling.core.hardware import FP8_CAPABILITY
 from crossling.data.batches import Batches
 from crossling.data.packing import Batch
 from crossling.data.shards import Shards
-from crossling.model.fp8 import CAPABILITY
 from crossling.objectives import MLM, Network
 from crossling.recipes import RECIPES, get_recipe
 from crossling.recipes.network import build_network, make_batches
@@ -109,6 +109,7 @@ CASES: dict[str, list[str]] = {
     "infoxlm": ["reduction=token_sum"],
     "rosetta": ["freeze_steps=2"],
     "veco": ["micro_tokens=200"],  # text and pairs alternate
+    "mbart": ["pair_denoising=on"],
 }
 
 
@@ -164,7 +165,7 @@ def deterministic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize(("name", "precision"), [*((name, "bf16") for name in RECIPES), ("veco", "fp8")])
 def test_captured_steps_equal_plain_ones(name: str, precision: Precision, shards: Shards) -> None:
-    if precision == "fp8" and torch.cuda.get_device_capability() < CAPABILITY:
+    if precision == "fp8" and torch.cuda.get_device_capability() < FP8_CAPABILITY:
         pytest.skip("needs a GPU with fp8")
     recipe = make_recipe(name).replace(precision=precision)
     step, sums, weights = train(recipe, shards, "cuda")
@@ -173,7 +174,10 @@ def test_captured_steps_equal_plain_ones(name: str, precision: Precision, shards
     assert len(step.graphs.graphs) > len(recipe.objectives)  # and the update
     _, plain_sums, plain = train(recipe, shards, "cuda", do_not_capture)
     assert sums == plain_sums
-    assert_equal(weights, plain)
+    if name == "mbart":  # torch's attention of the decoder adds gradients in any order
+        torch.testing.assert_close(weights, plain, rtol=1e-3, atol=1e-5)
+    else:
+        assert_equal(weights, plain)
 
 
 @needs_gpu

@@ -1,7 +1,7 @@
 """A run that is killed at any moment resumes to exactly the weights of the run that was not.
 
 The command line runs in processes forked from one that has imported everything, so that kills do not hit imports.
-`make soak` runs fifty rounds instead of three, and the same with torchrun.
+`make soak` runs fifty rounds instead of three. test_elastic.py kills processes of torchrun.
 """
 
 from __future__ import annotations
@@ -11,12 +11,7 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -154,45 +149,3 @@ def test_a_signal_saves_a_checkpoint_to_resume_from(
     assert [int(path.name) for path in checkpoint.list_checkpoints(command.out / "checkpoints")][-1] == int(stopped[1])
     command.finish()
     assert_same_run(uninterrupted_runs(1), command.out)
-
-
-@contextmanager
-def torchrun(command: Command, *options: str) -> Iterator[subprocess.Popen[str]]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *options]
-    running = subprocess.Popen(
-        [*launcher, "-m", "crossling", *command.arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        yield running
-    finally:
-        running.terminate()  # with its workers
-        running.wait(MINUTE)
-
-
-def kill_a_worker(launcher: subprocess.Popen[str], command: Command) -> None:
-    """Kill a worker as soon as there is a checkpoint."""
-    while not checkpoint.list_checkpoints(command.out / "checkpoints") and launcher.poll() is None:
-        time.sleep(0.005)
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(launcher.pid)], capture_output=True, text=True)
-    os.kill(max(int(line) for line in listed.stdout.split()), signal.SIGKILL)
-
-
-def test_a_dead_worker_ends_the_job_with_its_reason(command: Command, uninterrupted_runs: Uninterrupted) -> None:
-    with torchrun(command) as launcher:
-        kill_a_worker(launcher, command)
-        output, _ = launcher.communicate(timeout=MINUTE)
-    assert launcher.returncode != 0
-    assert "SIGKILL" in output
-    assert not (command.out / "checkpoints" / f"{LAST:07d}").exists()
-    command.finish(ranks=2)
-    assert_same_run(uninterrupted_runs(2), command.out)
-
-
-@pytest.mark.soak
-def test_torchrun_restarts_the_run(command: Command, uninterrupted_runs: Uninterrupted) -> None:
-    with torchrun(command, "--max-restarts=1") as launcher:
-        kill_a_worker(launcher, command)
-        output, _ = launcher.communicate(timeout=2 * MINUTE)
-    assert launcher.returncode == 0, output
-    assert "exitcode: -9" in output
-    assert_same_run(uninterrupted_runs(2), command.out)

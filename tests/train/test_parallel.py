@@ -299,6 +299,20 @@ def test_networks_that_need_more_than_a_third_of_the_memory_are_sharded(
     assert not needs_sharding(net, torch.device("cpu"))
 
 
+@pytest.mark.parametrize(("how", "is_shared"), [("fsdp", True), ("fsdp", False), ("ddp", True), ("auto", True)])
+def test_only_sharding_over_a_shared_gpu_is_refused(
+    how: parallel.Parallel, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "has_shared_gpu", lambda: is_shared)
+    if how == "fsdp" and is_shared:
+        with pytest.raises(
+            BadInput, match=r"^parallel=fsdp: not possible for processes that share a GPU\. Run them on"
+        ):
+            parallel.check_parallel(how)
+    else:
+        parallel.check_parallel(how)
+
+
 def test_a_run_can_be_resumed_with_another_world_size(alone: Path, shards: Shards, tmp_path: Path) -> None:
     recipe = CASES["all in turn"]
     original = Batches.__getitem__

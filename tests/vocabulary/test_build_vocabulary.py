@@ -11,9 +11,12 @@ from typer.testing import CliRunner
 
 from crossling import cli
 from crossling.core.errors import BadInput
+from crossling.core.jobs import Share
 from crossling.corpora.corpus import Corpora
+from crossling.corpora.source_parts import SourcePart
 from crossling.vocabulary import build_vocabulary
 from crossling.vocabulary.build_vocabulary import describe_languages, vocab
+from crossling.vocabulary.text_sample import SampleSettings
 from crossling.vocabulary.vocabulary import VOCABULARY_FORMAT, Vocabulary
 
 from .texts import folder_of, new_language
@@ -66,6 +69,35 @@ def test_reused_extended_and_trimmed(scripts: Corpora, vocabulary: Vocabulary, t
     assert read_report(tmp_path / "trimmed")["languages"] == read_report(tmp_path / "extended")["languages"]
 
 
+@pytest.mark.parametrize("options", [{}, {"trim": True}])
+def test_machines_make_the_same_vocabulary(
+    options: dict[str, Any], scripts: Corpora, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    start = {"from_": vocabulary.save(tmp_path / "old")} if options else {"size": 390}
+    whole = vocab(scripts, tmp_path / "a" / "whole", workers=1, **start | options)
+    out = tmp_path / "b" / "vocab"
+    assert vocab(scripts, out, workers=1, share=Share(2, 2), **start | options) is None
+    assert not out.exists()
+    assert vocab(scripts, out, workers=1, share=Share(1, 2), **start | options) == whole
+    assert read_report(out) == read_report(tmp_path / "a" / "whole")
+    assert {path.name for path in out.parent.iterdir()} == {"vocab"}
+
+
+def test_an_interrupted_training_reads_no_text_again(
+    scripts: Corpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Vocabulary, "from_sample", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            vocab(scripts, tmp_path / "vocab", size=390, workers=1)
+    monkeypatch.setattr(SourcePart, "documents", interrupt)
+    assert vocab(scripts, tmp_path / "vocab", size=390, workers=1).size == 390
+    assert [path.name for path in tmp_path.iterdir()] == ["vocab"]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -112,10 +144,10 @@ def test_sample_of_vocap_grows_with_the_size(
     class SampledError(Exception):
         """Ends the run."""
 
-    def sample_lines(*_: object, budget: int, **__: object) -> None:
-        raise SampledError(budget)
+    def sample_corpora(_: Corpora, __: Path, settings: SampleSettings, **___: object) -> None:
+        raise SampledError(settings.characters)
 
-    monkeypatch.setattr(build_vocabulary, "sample_lines", sample_lines)
+    monkeypatch.setattr(build_vocabulary, "sample_corpora", sample_corpora)
     corpora = folder_of(tmp_path, {"text/en.txt": ["the quick brown fox"]})
     with pytest.raises(SampledError, match=f"^{characters}$"):
         vocab(corpora, tmp_path / "v", allocate="vocap", **options)
@@ -166,6 +198,11 @@ def test_the_table_of_a_joint_vocabulary_has_no_alp(corpora_folder: Path, tmp_pa
     table = run("vocab", corpora_folder, "--size", 300, "--characters", 20_000, "-o", tmp_path / "vocab")
     assert "per character" in table
     assert "ALP" not in table
+
+
+def test_a_share_is_reported(corpora_folder: Path, tmp_path: Path) -> None:
+    printed = run("vocab", corpora_folder, "--size", 300, "--share", "1/2", "-o", tmp_path / "vocab")
+    assert printed.endswith("part 1/2 is done. The last part, or a run without --share, trains the vocabulary.\n")
 
 
 def test_from_extend_and_trim(corpora_folder: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:

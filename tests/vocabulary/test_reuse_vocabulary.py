@@ -12,10 +12,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLMRobertaConfi
 
 from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
-from crossling.vocabulary.reuse_vocabulary import NEW_TEXT_PROPORTION, extend, load_vocabulary, trim
+from crossling.vocabulary.reuse_vocabulary import NEW_TEXT_PROPORTION, extend, load_vocabulary
 from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary
 
-from .texts import ODD, folder_of, new_language, random_lines
+from .texts import ODD, folder_of, new_language, random_lines, trim_to
 
 LINES = [*ODD, "the quick brown fox", "habari ya asubuhi", "a 漢 b", "", "x" * 40]
 
@@ -205,7 +205,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Corpora:
 @pytest.mark.parametrize("origin", ["ours", "xlm_r"])
 def test_trimming_keeps_the_segmentation(origin: str, vocabulary: Vocabulary, xlm_r: Path, small: Corpora) -> None:
     old = vocabulary if origin == "ours" else load_vocabulary(xlm_r)
-    new = trim(old, small)
+    new = trim_to(old, small)
     lines = [line for language in small.languages for line in small.lines(language)]
     assert new.size < old.size
     written = [[[v.processor.id_to_piece(i) for i in row] for row in v.encode(lines)] for v in (old, new)]
@@ -221,9 +221,9 @@ def test_trimming_keeps_the_segmentation(origin: str, vocabulary: Vocabulary, xl
 
 
 def test_trimming_to_a_size_keeps_the_most_frequent_subwords(vocabulary: Vocabulary, small: Corpora) -> None:
-    whole = trim(vocabulary, small)
+    whole = trim_to(vocabulary, small)
     least = whole.size - 30
-    part = trim(vocabulary, small, least)
+    part = trim_to(vocabulary, small, least)
     assert part.size == least
     assert set(part.scores) < set(whole.scores)
     assert {subword for subword in whole.scores if len(subword) == 1} <= set(part.scores)
@@ -234,15 +234,15 @@ def test_trimming_to_a_size_keeps_the_most_frequent_subwords(vocabulary: Vocabul
     assert (
         max(counts[subword] for subword in removed) <= sorted(counts[subword] for subword in long)[1]
     )  # [0] has the lowest score
-    assert trim(vocabulary, small, 10**6) == whole
+    assert trim_to(vocabulary, small, 10**6) == whole
 
 
 def test_a_size_too_small_for_the_characters_is_refused(vocabulary: Vocabulary, small: Corpora) -> None:
     with pytest.raises(
         BadInput, match=r"size 9 is too small: .* alone need (\d+) entries\. Give that size or more"
     ) as caught:
-        trim(vocabulary, small, 9)
+        trim_to(vocabulary, small, 9)
     least = int(str(caught.value).split("need ")[1].split()[0])
-    assert trim(vocabulary, small, least).size == least
+    assert trim_to(vocabulary, small, least).size == least
     with pytest.raises(BadInput):
-        trim(vocabulary, small, least - 1)
+        trim_to(vocabulary, small, least - 1)

@@ -17,10 +17,10 @@ from transformers import BertTokenizer, PreTrainedTokenizerFast
 from crossling.model.config import CrosslingConfig
 from crossling.model.embedding import remap_rows
 from crossling.model.encoder_model import CrosslingModel
-from crossling.vocabulary.reuse_vocabulary import extend, map_tokens, trim
+from crossling.vocabulary.reuse_vocabulary import extend, map_tokens
 from crossling.vocabulary.vocabulary import PAD, UNK, Vocabulary
 
-from .texts import folder_of, new_language, random_lines
+from .texts import folder_of, new_language, random_lines, trim_to
 
 
 def inflected() -> list[str]:
@@ -53,7 +53,7 @@ def test_a_vocabulary_maps_to_itself(vocabulary: Vocabulary) -> None:
 
 def test_a_trimmed_vocabulary_gives_the_same_hidden_states(vocabulary: Vocabulary, tmp_path: Path) -> None:
     lines = [*random_lines(40), "habari ya asubuhi"]
-    new = trim(vocabulary, folder_of(tmp_path, {"text/sw.txt": lines}))
+    new = trim_to(vocabulary, folder_of(tmp_path, {"text/sw.txt": lines}))
     found = map_tokens(vocabulary, new)
     assert new.size < vocabulary.size - 50
     assert [len(ids) for ids in found] == [1] * new.size

@@ -16,7 +16,7 @@ from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
 from crossling.vocabulary import unigram, vocap
 from crossling.vocabulary.build_vocabulary import vocab
-from crossling.vocabulary.unigram import SubwordScores, collect_statistics, sample_lines
+from crossling.vocabulary.unigram import SubwordScores
 from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary
 from crossling.vocabulary.vocap import (
     CurvePoint,
@@ -229,7 +229,7 @@ def corpora(corpora_folder: Path) -> Corpora:
 
 @pytest.fixture(scope="module")
 def sample(corpora: Corpora) -> dict[str, list[str]]:
-    return sample_lines(corpora, collect_statistics(corpora).characters, alpha=0.5)
+    return {language: list(corpora.lines(language)) for language in corpora.languages}
 
 
 def uniform(sample: Mapping[str, Sequence[str]]) -> dict[str, float]:

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 
 from crossling.corpora.corpus import Corpora
+from crossling.vocabulary.reuse_vocabulary import trim
+from crossling.vocabulary.vocabulary import Vocabulary
 
 ODD = (
     "the quick brown fox ... s pad mask unk <> </ <= Été naïve ½ ﬁn ① ％",
@@ -53,3 +55,9 @@ def folder_of(root: Path, texts: dict[str, list[str]]) -> Corpora:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
     return Corpora(root)
+
+
+def trim_to(vocabulary: Vocabulary, corpora: Corpora, size: int | None = None) -> Vocabulary:
+    """Keep what the corpora use."""
+    lines = (line for language in corpora.languages for line in corpora.lines(language))
+    return trim(vocabulary, vocabulary.count_tokens(lines), size)

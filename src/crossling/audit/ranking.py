@@ -31,7 +31,7 @@ from crossling.data.example_sampler import group_name
 from crossling.data.shards import Shards, TokenizedBitext, TokenizedSentences
 from crossling.recipes.recipe import Recipe
 from crossling.train.resampling import MIN_PAIRS, RESAMPLING_FILE, read_resampling_log
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 
 NORMAL_SCALE = 1.4826  # standard deviation / median absolute deviation of a normal distribution
 ROWS_PER_CHUNK = 1 << 16  # rows whose token IDs are in memory; all rows have one 64-bit hash for each side
@@ -118,7 +118,7 @@ def audit(run: str | os.PathLike[str], shards: Shards | str | os.PathLike[str] |
         raise BadInput(f"{shards.path}: the run was trained on other corpora. Give the shards of the run.")
     statistics: dict[str, RowStatistics] = {}
     if shards:
-        vocabulary = Vocabulary.load(shards.vocabulary_path)
+        vocabulary = open_vocabulary(shards.vocabulary_path)
         statistics = {name: row_statistics(bitexts[name], vocabulary) for name in track("audit", [*losses])}
     center, deviation = _robust_deviation([*losses.values()])
     initial = rows[0]["probabilities"]
@@ -160,13 +160,13 @@ def _missing_log_message(run: Path) -> str:
     )
 
 
-def row_statistics(bitext: TokenizedBitext, vocabulary: Vocabulary) -> RowStatistics:
+def row_statistics(bitext: TokenizedBitext, vocabulary: AnyVocabulary) -> RowStatistics:
     """Count copies and repeats in all rows, since repeated rows may be far from each other."""
     source_N, target_N = _hash_rows(bitext)
     lines = []
     for index in range(0, bitext.pairs, -(-bitext.pairs // EXAMPLE_LINES)):
         row = bitext.row(index)
-        source, target = (vocabulary.processor.decode(side[row][:-1].tolist()) for side in bitext.sides)  # without </s>
+        source, target = (vocabulary.decode(side[row][:-1].tolist()) for side in bitext.sides)  # without </s>
         lines.append((source, target))
     is_copy, is_repeated = source_N == target_N, _find_repeated(source_N) | _find_repeated(target_N)
     return RowStatistics(float(is_copy.mean()), float(is_repeated.mean()), lines)

@@ -3,7 +3,6 @@
 Sentence Transformers and ONNX Runtime have random XLM-R weights of the same shape. All sides run in turn, so that other
 load on the machine affects all of them.
 """
-# N sentences, B batch, L length, D width
 
 from __future__ import annotations
 
@@ -18,12 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
 from crossling.bench.workload import BenchRow, BenchSetup
 from crossling.core.hub import quiet_transformers
-from crossling.data.packing import batch_by_length
+from crossling.export.onnx_files import FILES, OnnxGraph, open_session, quantize_file, run_onnx, trace
 from crossling.inference.cpu_precision import in_float32
 from crossling.inference.load import load
 from crossling.inference.sentence_encoder import Encoder
@@ -31,7 +29,6 @@ from crossling.inference.sentence_encoder import Encoder
 SENTENCES, PAIRS = 400, 100
 WORDS = (8, 33)  # per sentence: the smallest number, and the one after the largest
 TIMES = 5
-ONNX_TOKENS = 512  # per batch, the fastest of 512, 1,024 and 4,096
 UNUSED_POSITIONS = 2  # positions of XLM-R that no token has
 
 
@@ -105,43 +102,13 @@ def _sentence_transformers(encoder: Encoder, folder: Path) -> Callable[[list[str
     return partial(peer.encode, show_progress_bar=False)
 
 
-class _LastState(nn.Module):
-    """Model with tensors as inputs and output, for the export to ONNX."""
-
-    def __init__(self, model: XLMRobertaModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
-        state: Tensor = self.model(input_ids=ids_BL, attention_mask=mask_BL).last_hidden_state
-        return state
-
-
 def _onnx_runtime(encoder: Encoder, folder: Path) -> Callable[[list[str]], object]:
-    import onnxruntime
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    ids_BL = torch.full((2, 8), 5)
-    names, axes = ["ids", "mask"], {0: "batch", 1: "length"}
-    file = folder / "float32.onnx"
-    torch.onnx.export(
-        _LastState(_same_shape(encoder)), (ids_BL, torch.ones_like(ids_BL)), str(file), input_names=names,
-        output_names=["state"], dynamic_axes={"ids": axes, "mask": axes, "state": axes}, dynamo=False,
-    )  # fmt: skip
-    quantize_dynamic(file, folder / "int8.onnx", weight_type=QuantType.QInt8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(str(folder / "int8.onnx"), options, providers=["CPUExecutionProvider"])
+    peer = Encoder(_same_shape(encoder), encoder.tokenizer, "xlm-r")
+    trace(OnnxGraph(peer, peer.num_layers), folder / FILES["fp32"])
+    quantize_file(folder / FILES["fp32"], folder / FILES["int8"])
+    session = open_session(folder / FILES["int8"])
 
     def encode(sentences: list[str]) -> list[np.ndarray]:
-        ids = encoder.tokenizer(sentences)["input_ids"]
-        vectors = []
-        for rows in batch_by_length([len(each) for each in ids], ONNX_TOKENS):
-            padded = encoder.tokenizer.pad({"input_ids": [ids[row] for row in rows]}, return_tensors="np")
-            mask_BL = padded["attention_mask"]
-            [state_BLD] = session.run(None, {"ids": padded["input_ids"], "mask": mask_BL})
-            weight_BL = (mask_BL / mask_BL.sum(1, keepdims=True)).astype(np.float32)
-            vectors.append((weight_BL[:, None] @ state_BLD)[:, 0])
-        return vectors
+        return run_onnx(session, encoder.tokenizer(sentences)["input_ids"], encoder.tokenizer.pad_token_id or 0)
 
     return encode

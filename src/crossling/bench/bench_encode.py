@@ -26,7 +26,7 @@ from crossling.bench.peers import xlm_r_config
 from crossling.bench.workload import BenchRow, BenchSetup
 from crossling.core.hub import quiet_transformers
 from crossling.evaluate.evaluate import evaluate
-from crossling.evaluate.retrieval import RetrievalPair, read_tatoeba
+from crossling.evaluate.retrieval_pairs import RetrievalPair, read_tatoeba
 from crossling.inference.hidden_states import TOKENS_PER_BATCH
 from crossling.inference.load import load
 from crossling.inference.pooling import normalize_vectors

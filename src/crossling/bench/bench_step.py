@@ -14,7 +14,7 @@ from crossling import recipes
 from crossling.bench import peers
 from crossling.bench.train_timing import loader_wait, measure_speed, scale_recipe
 from crossling.bench.workload import BenchRow, BenchSetup, Measurement, compare
-from crossling.model.fp8 import require_fp8
+from crossling.core.hardware import require_fp8
 from crossling.recipes.recipe import Recipe
 
 LOADER_STEPS = 30

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crossling.cleaning.rules import ALL_RULES, MIN_PAIRS
-from crossling.cleaning.scan import CLEANING_FORMAT
+from crossling.cleaning.stored_arrays import CLEANING_FORMAT
 from crossling.cleaning.survey import CorpusSurvey, read_report, run_stages, sum_by_language
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
@@ -77,7 +77,7 @@ def check(
         if report["key"] == survey.key(survey.current_sources()):
             return report
     with output_lock(out, share.label if share else ""):
-        if not run_stages(survey.stages(), workers, share):
+        if not run_stages(survey.stages(workers), workers, share):
             return None
         if survey.scanned_sources() != survey.current_sources():
             raise BadInput(f"{corpora.path}: the corpora changed during the check. Run every share again.")
@@ -117,10 +117,13 @@ def summary_tables(report: dict[str, Any]) -> Iterator[RenderableType]:
     yield _corpora_table(rows, "kept" if "files" in report else "no finding")
     yield from _largest_findings(rows)
     detected: Counter[str] = Counter()
+    damage: Counter[str] = Counter()
     for row in rows:
+        damage.update({f"{_collection(row)}: {sign}": count for sign, count in row.get("damage", {}).items()})
         for language, others in row["detected languages"].items():
             detected.update({f"{other} in {language}": count for other, count in others.items()})
     notes = {
+        "Signs of files that were not converted well (crossling ingest repairs them)": _format_counts(damage),
         "Detected instead of the expected language": _format_counts(dict(detected.most_common(MAX_LISTED))),
         "Languages that cannot be identified, so their lines are not checked": ", ".join(
             sorted({language for row in rows for language in row["languages not checked"]})

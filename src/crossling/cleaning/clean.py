@@ -11,29 +11,45 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from crossling.cleaning.corpus_parts import CorpusPart
 from crossling.cleaning.rules import TOO_FEW_PAIRS, Rules
-from crossling.cleaning.scan import CLEANING_FORMAT, CorpusPart, cleaning_key, stored_entry
-from crossling.cleaning.survey import CorpusSurvey, Stage, StageJob, read_report, run_stages, sum_by_language
+from crossling.cleaning.stored_arrays import CLEANING_FORMAT, open_array, stored_entry, stored_key
+from crossling.cleaning.survey import (
+    CorpusSurvey,
+    Stage,
+    StageJob,
+    read_report,
+    run_stages,
+    slice_name,
+    sum_by_language,
+)
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_folder, link_or_copy, write_json
+from crossling.core.files import append_file, atomic_folder, link_or_copy, write_json
 from crossling.core.jobs import Share
 from crossling.core.locks import output_lock
 from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, open_corpora
 from crossling.corpora.languages import small_languages
+from crossling.corpora.scored_rows import has_scores
+from crossling.corpora.text_files import TextFile
 
 REPORT = "cleaning.json"
 KINDS = ("text", "pairs", "multi")
 CLEANED_FILE = "cleaned.gz"
+MAX_LISTED = 3  # files in a message
+LINES_PER_BLOCK = 512  # compressed in one call
+ROWS_AT_ONCE = 1 << 20
 ONLY_LANGUAGE = "no other language left"  # reason to remove the last language of a multi-way corpus
 
 
@@ -77,14 +93,32 @@ def clean(
     survey = CorpusSurvey(corpora, rules, True, out)
     if report := _find_finished(survey, out):
         return report
+    if rules.min_score is not None:
+        _report_files_without_scores(corpora, rules.min_score)
     with output_lock(out, share.label if share else ""):
         return _clean(survey, out, workers, share)
 
 
+def _report_files_without_scores(corpora: Corpora, min_score: float) -> None:
+    sources = [source for corpus in corpora.pairs for source in corpus.sources]
+    without = [source.name for source in sources if not (isinstance(source, TextFile) and has_scores(source))]
+    if without:
+        listed = ", ".join(without[:MAX_LISTED]) + (", ..." if len(without) > MAX_LISTED else "")
+        warnings.warn(
+            f"min_score={min_score:g}: {len(without)} of {len(sources)} files of pairs have no scores and keep all"
+            f" their pairs ({listed})",
+            stacklevel=3,
+        )
+
+
 def _clean(survey: CorpusSurvey, out: Path, workers: int, share: Share | None) -> dict[str, Any] | None:
     select = StageJob("select", partial(_select_parts, survey), _selection_folder(survey))
-    write = [StageJob(part.name, partial(_write, survey, part), _cleaned_folder(survey, part)) for part in survey.parts]
-    if not run_stages([*survey.stages(), Stage("select", [select]), Stage("write", write)], workers, share):
+    write = [
+        StageJob(slice_name(part, number), partial(_write_slice, survey, part, number), folder)
+        for part in survey.parts
+        for number, folder in enumerate(_cleaned_folders(survey, part))
+    ]
+    if not run_stages([*survey.stages(workers), Stage("select", [select]), Stage("write", write)], workers, share):
         return None
     report = _publish(survey, out)
     if share is None:
@@ -120,7 +154,7 @@ def _selection_folder(survey: CorpusSurvey) -> Path:
 def _select_parts(survey: CorpusSurvey) -> None:
     """Write which parts are removed as a whole, and why."""
     results = [stored_entry(survey.reasons_folder(group)) for group in survey.groups]
-    key = cleaning_key([result["key"] for result in results])
+    key = stored_key([result["key"] for result in results])
     if is_finished(_selection_folder(survey), key):
         return
     kept = {name: row["kept"] for result in results for name, row in result["parts"].items()}
@@ -147,51 +181,69 @@ def _select_parts(survey: CorpusSurvey) -> None:
 # ---- writing -------------------------------------------------------------------------------------------------
 
 
-def _cleaned_folder(survey: CorpusSurvey, part: CorpusPart) -> Path:
-    return survey.folder / "cleaned" / part.name
+def _cleaned_folders(survey: CorpusSurvey, part: CorpusPart) -> list[Path]:
+    return [survey.folder / "cleaned" / part.name / f"{number}" for number in range(part.slices)]
 
 
-def _write(survey: CorpusSurvey, part: CorpusPart) -> None:
-    """Write the kept rows of one part, compressed."""
-    selection, folder = stored_entry(_selection_folder(survey)), _cleaned_folder(survey, part)
-    key = cleaning_key(selection["key"], part.name)
+def _write_slice(survey: CorpusSurvey, part: CorpusPart, number: int) -> None:
+    """Write the kept rows of one slice of a part, compressed."""
+    selection, folder = stored_entry(_selection_folder(survey)), _cleaned_folders(survey, part)[number]
+    key = stored_key(selection["key"], part.name, number)
     if is_finished(folder, key):
         return
-    if part.fingerprint() != stored_entry(survey.scan_folder(part))["sources"]:
-        raise BadInput(f"{survey.corpora.path}: {part.name} changed during the cleaning. Run the command again.")
-    with write_finished_folder(folder, key) as (new, _):
+    plan, scans = part.plan(survey.plans), survey.scan_folders(part)
+    if plan.sources != stored_entry(scans[number])["sources"]:
+        raise BadInput(f"{part.name} changed during the cleaning. Run the same command again.")
+    with write_finished_folder(folder, key) as (new, entry):
         if part.name not in selection["removed"]:
-            _compress(new / CLEANED_FILE, _kept_lines(part, survey.reasons(part) == 0))
+            *before, rows = (len(open_array(scan, "flags")) for scan in scans[: number + 1])
+            start, reasons = sum(before), survey.reasons(part)
+            is_kept = _is_kept(reasons[start : start + rows])
+            lines = _kept_lines(part.slice(number, plan), is_kept, entry)
+            _compress(new / CLEANED_FILE, lines, is_start=not any(_is_kept(reasons[:start])))
 
 
-def _compress(file: Path, lines: Iterable[str]) -> None:
+def _is_kept(reasons: np.ndarray) -> Iterator[bool]:
+    """Iterate over the rows of a mapped array without a list of all."""
+    for start in range(0, len(reasons), ROWS_AT_ONCE):
+        yield from (reasons[start : start + ROWS_AT_ONCE] == 0).tolist()
+
+
+def _compress(file: Path, lines: Iterator[str], is_start: bool) -> None:
     """Write gzip without name and time, so that equal text gives equal bytes."""
     with file.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
-        for number, line in enumerate(lines):
+        while block := list(islice(lines, LINES_PER_BLOCK)):
             # The reader removes one byte order mark from a file. A mark that belongs to the text must stay.
-            mark = "\ufeff" if number == 0 and line.startswith("\ufeff") else ""
-            packed.write(f"{mark}{line}\n".encode())
+            mark = "\ufeff" if is_start and block[0].startswith("\ufeff") else ""
+            is_start = False
+            packed.write((mark + "\n".join(block) + "\n").encode())
 
 
-def _kept_lines(part: CorpusPart, mask: np.ndarray) -> Iterator[str]:
+def _kept_lines(part: CorpusPart, is_kept: Iterator[bool], entry: dict[str, Any]) -> Iterator[str]:
     if isinstance(part.corpus, MonolingualCorpus):
-        return _kept_documents(part.corpus, mask)
-    rows = zip(part.rows(), mask.tolist(), strict=True)
+        return _kept_text(part.corpus, is_kept, entry)
+    rows = zip(part.rows(), is_kept, strict=True)
     if isinstance(part.corpus, MultiwayCorpus):
-        return (line if is_kept else "" for (line, _), is_kept in rows)
-    return (f"{line}\t{other}" for (line, other), is_kept in rows if is_kept)
+        return (line if keep else "" for (line, _), keep in rows)
+    return (f"{line}\t{other}" for (line, other), keep in rows if keep)
 
 
-def _kept_documents(text: MonolingualCorpus, mask: np.ndarray) -> Iterator[str]:
-    start = written = 0
-    for document in text.documents():
-        is_kept = mask[start : start + len(document)].tolist()
-        start += len(document)
-        lines = [line for line, keep in zip(document, is_kept, strict=True) if keep]
-        if lines and written:
-            yield ""
-        yield from lines
-        written += len(lines)
+def _kept_text(text: MonolingualCorpus, is_kept: Iterator[bool], entry: dict[str, Any]) -> Iterator[str]:
+    """Yield kept lines, with an empty one between documents. The entry stores whether a document ends before
+    or after them."""
+    is_break = has_lines = False
+    entry |= {"starts_document": False}
+    for line in text.lines():
+        if not line:
+            is_break = True
+        elif next(is_kept):
+            if not has_lines:
+                entry["starts_document"] = is_break
+            elif is_break:
+                yield ""
+            is_break, has_lines = False, True
+            yield line
+    entry |= {"has_lines": has_lines, "ends_document": is_break}
 
 
 def _publish(survey: CorpusSurvey, out: Path) -> dict[str, Any]:
@@ -209,11 +261,30 @@ def _publish(survey: CorpusSurvey, out: Path) -> dict[str, Any]:
                 name = f"{part.name}.{'tsv' if kind == 'pairs' else 'txt'}.gz"
                 target = new / Path(name).relative_to(kind)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                link_or_copy(_cleaned_folder(survey, part) / CLEANED_FILE, target)
+                _join_slices(_cleaned_folders(survey, part), target)
                 files[name] = target.stat().st_size
     report = _create_report(survey, selection, files)
     write_json(out / REPORT, report)
     return report
+
+
+def _join_slices(folders: Sequence[Path], target: Path) -> None:
+    """Concatenate compressed slices, with an empty line where a document ends between two of them."""
+    if len(folders) == 1:
+        link_or_copy(folders[0] / CLEANED_FILE, target)
+        return
+    has_lines = is_break = False
+    with target.open("wb") as joined:
+        for folder in folders:
+            entry = stored_entry(folder)
+            is_break |= entry.get("starts_document", False)
+            if entry.get("has_lines", True):
+                if has_lines and is_break:
+                    joined.write(gzip.compress(b"\n", mtime=0))
+                has_lines, is_break = True, False
+                with (folder / CLEANED_FILE).open("rb") as cleaned:
+                    append_file(cleaned, joined)
+            is_break |= entry.get("ends_document", False)
 
 
 def _create_report(survey: CorpusSurvey, selection: dict[str, Any], files: dict[str, int]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from crossling.cleaning import duplicates
-from crossling.cleaning.duplicates import BANDS, compute_signatures, has_signature, plain_form, text_weight
+from crossling.cleaning import minhash
+from crossling.cleaning.minhash import BANDS, compute_signatures, has_signature
+from crossling.cleaning.plain_text import plain_forms, split_sentences, text_weight
 from crossling.core.errors import BadInput
 from crossling.core.resumable import fingerprint, is_finished, read_entry, write_finished_folder
 from crossling.corpora.languages import find_code
@@ -51,15 +52,19 @@ class BenchmarkFile:
 
     def sentences(self) -> Iterator[tuple[str, str]]:
         """Yield sentences that are long enough to be distinctive, each with its plain form."""
-        for text in _read_texts(self.path):
-            yield from (found for found in _long_sentences(text) if not _IDENTIFIER.fullmatch(found[0]))
+        texts = _read_texts(self.path)
+        while batch := list(islice(texts, SENTENCES_PER_BATCH)):
+            for _, sentence, form in _long_sentences(batch):
+                if not _IDENTIFIER.fullmatch(sentence):
+                    yield sentence, form
 
 
-def _long_sentences(text: str) -> Iterator[tuple[str, str]]:
-    for sentence in duplicates.split_sentences(text):
-        form = plain_form(sentence)
-        if text_weight(form) >= MIN_LETTERS:
-            yield sentence, form
+def _long_sentences(texts: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Return the number of its text, the sentence and its plain form for every sentence that is long enough."""
+    sentences = [(number, sentence) for number, text in enumerate(texts) for sentence in split_sentences(text)]
+    forms = plain_forms([sentence for _, sentence in sentences])
+    found = zip(sentences, forms, strict=True)
+    return [(number, sentence, form) for (number, sentence), form in found if text_weight(form) >= MIN_LETTERS]
 
 
 def find_benchmark_files(data: Path) -> list[BenchmarkFile]:
@@ -229,7 +234,7 @@ def _write_bands(folder: Path) -> None:
     values = np.empty((BANDS, len(rows)), dtype=np.uint64)
     sentence = np.empty((BANDS, len(rows)), dtype=np.uint32)
     for band in range(BANDS):
-        value = duplicates.hash_band(signatures[rows, duplicates.band_slice(band)])
+        value = minhash.hash_band(signatures[rows, minhash.band_slice(band)])
         order = np.argsort(value, kind="stable")
         values[band], sentence[band] = value[order], rows[order]
     np.save(folder / "bands.npy", values)
@@ -237,7 +242,7 @@ def _write_bands(folder: Path) -> None:
 
 
 def _map_signatures(folder: Path) -> np.ndarray:
-    return np.memmap(folder / "signatures", dtype=np.uint16, mode="r").reshape(-1, duplicates.PERMUTATIONS)
+    return np.memmap(folder / "signatures", dtype=np.uint16, mode="r").reshape(-1, minhash.PERMUTATIONS)
 
 
 class BenchmarkIndex:
@@ -258,10 +263,10 @@ class BenchmarkIndex:
 
     def find(self, lines: Sequence[str]) -> np.ndarray:
         """Find benchmark sentences. Return sorted rows of (line, sentence of the index, is only similar)."""
-        found = [(number, form) for number, line in enumerate(lines) for _, form in _long_sentences(line)]
+        found = _long_sentences(lines)
         if not found:
             return np.empty((0, 3), dtype=np.int64)
-        owners, forms = zip(*found, strict=True)
+        owners, _, forms = zip(*found, strict=True)
         hashes = np.fromiter(map(_hash, forms), dtype=np.uint64, count=len(forms))
         nearest = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         is_equal = self.hashes[nearest] == hashes
@@ -286,16 +291,17 @@ class BenchmarkIndex:
         rows = np.flatnonzero(has_signature(signatures))
         matches = [(rows[:0], rows[:0])]
         for band in range(BANDS):
-            value = duplicates.hash_band(signatures[rows, duplicates.band_slice(band)])
+            value = minhash.hash_band(signatures[rows, minhash.band_slice(band)])
             start = np.searchsorted(self.bands[band], value, side="left")
             end = np.searchsorted(self.bands[band], value, side="right")
             for step in range(CANDIDATES_PER_BAND):
                 matching = np.flatnonzero(start + step < end)
                 sentence = self.in_bands[band][start[matching] + step]
-                estimates = duplicates.similarity(signatures[rows[matching]], self.signatures[sentence])
-                is_similar = estimates >= duplicates.SIMILARITY_THRESHOLD
+                estimates = minhash.similarity(signatures[rows[matching]], self.signatures[sentence])
+                is_similar = estimates >= minhash.SIMILARITY_THRESHOLD
                 matches.append((rows[matching[is_similar]], sentence[is_similar]))
-        return duplicates.concatenate_columns(matches)
+        texts, sentences = map(np.concatenate, zip(*matches, strict=True))
+        return texts, sentences
 
 
 def _hash(form: str) -> int:

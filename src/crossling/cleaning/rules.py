@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,8 +17,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from crossling.cleaning.duplicates import remove_digits, text_weight
 from crossling.cleaning.language_id import LanguageChecker, are_similar_languages
+from crossling.cleaning.plain_text import remove_digits, text_weight
 from crossling.core.errors import BadInput
 from crossling.core.settings import AT_LEAST_1, Bounds, check_bounds
 
@@ -202,7 +202,13 @@ class RowFilter:
 
 
 def _trigram_overlap(left: str, right: str) -> float:
-    """Dice coefficient of the sets of character trigrams."""
+    """Dice coefficient of the sets of character trigrams, or 0 if it is certainly below `NEAR_COPY_OVERLAP`."""
+    trigrams = len(left) - 2
+    # The sets have at most those trigrams of the left in common that the right has. So with more than a third missing,
+    # the coefficient is below 0.8. Half of the text decides nearly always.
+    missing = {part for i in range(trigrams // 2) if (part := left[i : i + 3]) not in right}
+    if len(missing) * 3 > trigrams:
+        return 0.0
     a = {left[i : i + 3] for i in range(len(left) - 2)}
     b = {right[i : i + 3] for i in range(len(right) - 2)}
     return 2 * len(a & b) / max(1, len(a) + len(b))
@@ -213,23 +219,66 @@ def log_length_ratio(line: str, other: str) -> float:
     return math.log((len(line) + LENGTH_OFFSET) / (len(other) + LENGTH_OFFSET))
 
 
-def find_length_outliers(log_ratios: np.ndarray, mask: np.ndarray, most: float, drop: bool) -> np.ndarray:
-    """Return a mask of the rows whose length ratio is far from the median of the corpus.
+def find_length_outliers(
+    log_ratios: Sequence[np.ndarray], masks: Sequence[np.ndarray], most: float, drop: bool
+) -> list[np.ndarray]:
+    """Return the positions of the rows whose length ratio is far from the median of the corpus.
 
     A Chinese text may be a third as long as the English one, if most of them are.
 
     Args:
-        log_ratios: Logarithm of the length ratio of each row.
-        mask: Rows that count.
+        log_ratios: Logarithm of the length ratio of each row, in slices. NaN excludes a row.
+        masks: Rows that count, in the same slices.
         most: Largest factor between a ratio and the median.
         drop: Repeat without the rows found so far until no more are found. Then no outlier is left.
+
+    Returns:
+        Positions in each slice.
     """
-    outliers = np.zeros(len(log_ratios), dtype=bool)
-    while True:
-        counted = mask & ~outliers
-        if counted.sum() < MIN_ROWS_FOR_RATIO:
-            return outliers
-        new = counted & (np.abs(log_ratios - np.median(log_ratios[counted])) > math.log(most))
-        outliers |= new
-        if not drop or not new.any():
-            return outliers
+    outliers = [np.empty(0, dtype=np.int64) for _ in log_ratios]
+
+    def counted() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for values, mask, found in zip(log_ratios, masks, outliers, strict=True):
+            is_counted = mask & ~np.isnan(values)
+            is_counted[found] = False
+            positions = np.flatnonzero(is_counted)
+            yield positions, values[positions]
+
+    while sum(len(positions) for positions, _ in counted()) >= MIN_ROWS_FOR_RATIO:
+        median = find_median(lambda: (values for _, values in counted()))
+        new = [positions[np.abs(values - median) > math.log(most)] for positions, values in counted()]
+        outliers = [np.sort(np.concatenate(both)) for both in zip(outliers, new, strict=True)]
+        if not drop or not any(map(len, new)):
+            break
+    return outliers
+
+
+def find_median(read_slices: Callable[[], Iterable[np.ndarray]]) -> np.float32:
+    """Return the median of 32-bit floats that do not fit into memory.
+
+    Their order is that of 32-bit integers, of which the upper half is counted first, and then the lower half.
+
+    Args:
+        read_slices: Returns the values in slices, each time it is called.
+    """
+    upper = np.zeros(1 << 16, dtype=np.int64)
+    for values in read_slices():
+        upper += np.bincount(_ordered_bits(values) >> 16, minlength=1 << 16)
+    ends = np.cumsum(upper)
+    middle = []
+    for rank in ((int(ends[-1]) - 1) // 2, int(ends[-1]) // 2):
+        high = int(np.searchsorted(ends, rank, side="right"))
+        lower = np.zeros(1 << 16, dtype=np.int64)
+        for values in read_slices():
+            bits = _ordered_bits(values)
+            lower += np.bincount(bits[bits >> 16 == high] & 0xFFFF, minlength=1 << 16)
+        low = np.searchsorted(np.cumsum(lower), rank - (ends[high] - upper[high]), side="right")
+        ordered = np.uint32(high << 16 | int(low))
+        middle.append((ordered ^ np.uint32(0x80000000 if high >> 15 else 0xFFFFFFFF)).view(np.float32))
+    return np.float32(np.mean(middle))
+
+
+def _ordered_bits(values: np.ndarray) -> np.ndarray:
+    """Map 32-bit floats to integers in the same order."""
+    bits = values.astype(np.float32).view(np.uint32)
+    return bits ^ np.where(bits >> 31, np.uint32(0xFFFFFFFF), np.uint32(0x80000000))

@@ -1,7 +1,8 @@
 """Scan all corpora and apply the rules: jobs in stages, and the findings for a report.
 
-FOLDER/index/              sentences of the benchmarks
-       scan/PART/          every part, read once                  (the long stage: one job each)
+FOLDER/index/              benchmark sentences
+       plan/PART.json      digest and slices of a part
+       scan/PART/SLICE/    every slice, read once                 (the long stage)
        reasons/GROUP/      the reasons of every row
 """
 
@@ -17,22 +18,23 @@ from typing import Any
 
 import numpy as np
 
-from crossling.cleaning.apply_rules import apply_rules
+from crossling.cleaning.apply_rules import REASONS_FILE, apply_rules
 from crossling.cleaning.contamination import BenchmarkIndex, benchmark_fingerprint, build_index
+from crossling.cleaning.corpus_parts import CorpusPart, corpus_parts
 from crossling.cleaning.rules import BLANK, Rules
-from crossling.cleaning.scan import (
+from crossling.cleaning.scan import scan_slice
+from crossling.cleaning.stored_arrays import (
     CLEANING_FORMAT,
-    CorpusPart,
     cleaning_key,
-    corpus_parts,
+    map_values,
     open_array,
-    scan_part,
     stored_entry,
 )
 from crossling.core.errors import BadInput
 from crossling.core.files import check_format, read_json
 from crossling.core.jobs import Job, Share, run_jobs
 from crossling.core.resumable import PARTS_FOLDER, read_entry
+from crossling.corpora import source_parts
 from crossling.corpora.corpus import Corpora
 
 ROWS_PER_CHUNK = 1 << 20  # fewer than 2^24, up to which 32-bit floats count exactly
@@ -53,6 +55,7 @@ class Stage:
     title: str
     jobs: Sequence[StageJob]
     is_shared: bool = False  # each machine runs its own share only
+    has_workers: bool = False  # the jobs start worker processes, so they run one after the other
 
 
 def run_stages(stages: Sequence[Stage], workers: int, share: Share | None) -> bool:
@@ -61,6 +64,10 @@ def run_stages(stages: Sequence[Stage], workers: int, share: Share | None) -> bo
     The machine that finds a shared stage complete runs all of the stages after it, its own share first.
     """
     for stage in stages:
+        if stage.has_workers:
+            for job in stage.jobs:
+                job.run()
+            continue
         run_jobs(stage.title, stage.jobs, workers, share)
         if share:
             missing = [job for job in stage.jobs if read_entry(job.folder) is None]
@@ -103,42 +110,82 @@ class CorpusSurvey:
         """Folder of the benchmark index, if there is one."""
         return self.folder / "index" if self.rules.against else None
 
-    def scan_folder(self, part: CorpusPart) -> Path:
-        """Folder of a scanned part."""
-        return self.folder / "scan" / part.name
+    @property
+    def plans(self) -> Path:
+        """Folder of the plans of all parts."""
+        return self.folder / "plan"
+
+    def scan_folders(self, part: CorpusPart) -> list[Path]:
+        """Folders of the scanned slices of a part."""
+        return [self.folder / "scan" / part.name / f"{number}" for number in range(part.slices)]
 
     def reasons_folder(self, group: str) -> Path:
         """Folder with the reasons of all rows of a group."""
         return self.folder / "reasons" / group
 
-    def stages(self) -> list[Stage]:
-        """Return the stages up to the reasons of all rows."""
+    def stages(self, workers: int = 1) -> list[Stage]:
+        """Return the stages up to the reasons of all rows. `workers` processes search a large group."""
+        large = {
+            name for name, parts in self.groups.items() if sum(part.size() for part in parts) > source_parts.SLICE_BYTES
+        }
+        rules = {name: self._rules_job(name, workers if name in large else 1) for name in self.groups}
         stages = [
-            Stage("scan", [self._scan_job(part) for part in self.parts], is_shared=True),
-            Stage("apply rules", [self._rules_job(group, parts) for group, parts in self.groups.items()]),
+            Stage("scan", [job for part in self.parts for job in self._scan_jobs(part)], is_shared=True),
+            Stage("apply rules", [job for name, job in rules.items() if name not in large]),
+            Stage("apply rules", [rules[name] for name in sorted(large)], has_workers=True),
         ]
         if self.rules.against and self.index_folder:
             build = partial(build_index, self.rules.against, self.index_folder)
             stages.insert(0, Stage("benchmarks", [StageJob("index", build, self.index_folder)]))
         return stages
 
-    def _scan_job(self, part: CorpusPart) -> StageJob:
-        folder = self.scan_folder(part)
-        return StageJob(part.name, partial(scan_part, part, self.rules, folder, self.index_folder), folder)
+    def _scan_jobs(self, part: CorpusPart) -> list[StageJob]:
+        folders = self.scan_folders(part)
+        return [
+            StageJob(
+                slice_name(part, number),
+                partial(scan_slice, part, number, self.rules, folder, self.plans, self.index_folder),
+                folder,
+            )
+            for number, folder in enumerate(folders)
+        ]
 
-    def _rules_job(self, group: str, parts: list[CorpusPart]) -> StageJob:
-        scans, folder = [self.scan_folder(part) for part in parts], self.reasons_folder(group)
-        options: dict[str, Any] = {"rules": self.rules, "drop": self.drop, "index_folder": self.index_folder}
+    def _rules_job(self, group: str, workers: int) -> StageJob:
+        parts, folder = self.groups[group], self.reasons_folder(group)
+        scans = [self.scan_folders(part) for part in parts]
+        options: dict[str, Any] = {"rules": self.rules, "drop": self.drop, "plans": self.plans}
+        options |= {"index_folder": self.index_folder, "workers": workers}
         return StageJob(group, partial(apply_rules, parts, scans, folder, **options), folder)
 
     def reasons(self, part: CorpusPart) -> np.ndarray:
         """Return the bits of the reasons against every row."""
-        number = self.groups[part.group].index(part)
-        return np.asarray(np.load(self.reasons_folder(part.group) / f"{number}.npy", mmap_mode="r"))
+        folder = self.reasons_folder(part.group)
+        result = stored_entry(folder)["parts"][part.name]
+        return map_values(folder / REASONS_FILE, np.uint16)[result["first"] : result["first"] + result["rows"]]
 
     def scanned_sources(self) -> str:
         """Fingerprint of all sources at the time of the scan."""
-        return cleaning_key({part.name: stored_entry(self.scan_folder(part))["sources"] for part in self.parts})
+        return cleaning_key({part.name: self.scanned_entry(part)["sources"] for part in self.parts})
+
+    def scanned_entry(self, part: CorpusPart) -> dict[str, Any]:
+        """Return the sums over the scanned slices of a part."""
+        slices = [stored_entry(folder) for folder in self.scan_folders(part)]
+        detected: dict[str, Counter[str]] = {}
+        for entry in slices:
+            for language, others in entry["detected"].items():
+                detected.setdefault(language, Counter()).update(others)
+        sources = {entry["sources"] for entry in slices}
+        return {
+            "sources": sources.pop() if len(sources) == 1 else sorted(sources),
+            **{name: sum(entry[name] for entry in slices) for name in ("rows", "characters", "words")},
+            "malformed": sum((Counter(entry["malformed"]) for entry in slices), Counter()),
+            "damage": dict(sum((Counter(entry["damage"]) for entry in slices), Counter())),
+            "detected": {
+                language: dict(sorted(others.items(), key=lambda item: (-item[1], item[0])))
+                for language, others in detected.items()
+            },
+            "unchecked_languages": slices[0]["unchecked_languages"],
+        }
 
     def current_sources(self) -> str:
         """Fingerprint of all sources as they are now."""
@@ -160,7 +207,7 @@ class CorpusSurvey:
         }
         findings = []
         for part in self.parts:
-            scan, result = stored_entry(self.scan_folder(part)), results[part.name]
+            scan, result = self.scanned_entry(part), results[part.name]
             findings.append(
                 {
                     "corpus": part.name,
@@ -168,11 +215,12 @@ class CorpusSurvey:
                     **({"pivot": part.pivot} if part.pivot else {}),
                     "read": scan["rows"] + sum(scan["malformed"].values()),
                     "kept": result["kept"],
-                    "reasons": dict(Counter(scan["malformed"]) + Counter(result["reasons"])),
+                    "reasons": dict(scan["malformed"] + Counter(result["reasons"])),
                     "characters": scan["characters"],
                     "words": scan["words"],
                     "detected languages": scan["detected"],
                     "languages not checked": scan["unchecked_languages"],
+                    "damage": scan["damage"],
                     "also in": result["also in"],
                     "examples": result["examples"],
                 }
@@ -188,10 +236,19 @@ class CorpusSurvey:
                 multiway.setdefault(part.collection, []).append(part)
             elif part.pair:
                 a, b = sorted(part.pair)
-                counts[a, b] += int(_select_rows(self.reasons(part), is_kept).sum())
+                result = stored_entry(self.reasons_folder(part.group))["parts"][part.name]
+                counts[a, b] += result["kept" if is_kept else "rows"]
         for parts in multiway.values():
             counts.update(_count_common_rows({part.languages[0]: self.reasons(part) for part in parts}, is_kept))
         return counts
+
+    def _benchmark_hits(self, part: CorpusPart) -> np.ndarray:
+        """Return all hits of a part, with rows of the part."""
+        found, start = [np.empty((0, 3), dtype=np.int64)], 0
+        for scan in self.scan_folders(part):
+            found.append(open_array(scan, "hits") + np.array([start, 0, 0]))
+            start += len(open_array(scan, "flags"))
+        return np.concatenate(found)
 
     def contamination(self) -> list[dict[str, Any]]:
         """Return for every benchmark file its sentences found in the corpora, exactly or nearly, and where."""
@@ -203,7 +260,7 @@ class CorpusSurvey:
         corpora: list[Counter[str]] = [Counter() for _ in index.files]
         examples: list[list[dict[str, Any]]] = [[] for _ in index.files]
         for part in self.parts:
-            hits = np.asarray(open_array(self.scan_folder(part), "hits"))
+            hits = self._benchmark_hits(part)
             is_near = hits[:, 2] != 0
             is_exact[hits[~is_near, 1]] = True
             is_similar[hits[is_near, 1]] = True
@@ -228,6 +285,11 @@ class CorpusSurvey:
             }
             for number, file in enumerate(index.files)
         ]
+
+
+def slice_name(part: CorpusPart, number: int) -> str:
+    """Name of a slice for the progress bar."""
+    return f"{part.name} {number + 1}/{part.slices}" if part.slices > 1 else part.name
 
 
 def read_report(file: Path, command: str, *keys: str) -> dict[str, Any]:

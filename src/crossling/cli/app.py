@@ -16,17 +16,18 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from crossling import __version__
-from crossling.cli.data_commands import check, clean, synth, tokenize, vocab
+from crossling.cli.data_commands import check, clean, ingest, synth, tokenize, vocab
 from crossling.cli.evaluate_commands import evaluate, report
 from crossling.cli.research_commands import audit, bench, demo, lab
 from crossling.cli.train_commands import export, finetune, merge, plan, pretrain
-from crossling.cli.use_commands import align, embed, mine, translate
+from crossling.cli.use_commands import align, embed, mine, predict, translate
 from crossling.core import progress
 from crossling.core.errors import BadInput, Failed, Interrupted
 
 GROUPS: dict[str, dict[Callable[..., None], str]] = {
     "Data": {
         synth: "Generate synthetic languages: corpora and benchmarks.",
+        ingest: "Make corpora from documents, spreadsheets and text files.",
         check: "Report counts, bad lines and benchmark leakage of corpora.",
         clean: "Write corpora without the lines that the rules drop.",
         vocab: "Train a vocabulary, or reuse, extend or trim one.",
@@ -43,6 +44,7 @@ GROUPS: dict[str, dict[Callable[..., None], str]] = {
         align: "Align the words of sentence pairs.",
         embed: "Write sentence vectors of a text file.",
         mine: "Find translations in two text files.",
+        predict: "Predict tags, classes or answers on a file.",
         translate: "Translate a text file with a fine-tuned translator.",
     },
     "Evaluate": {

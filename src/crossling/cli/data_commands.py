@@ -1,4 +1,4 @@
-"""Commands from text to shards: synth, check, clean, vocab, tokenize."""
+"""Commands from text to shards: synth, ingest, check, clean, vocab, tokenize."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import crossling as xl
 from crossling.cli.closing import finish, training_command, unused, vocab_command
-from crossling.cli.options import CorporaFolder, Json, Out, Seed, ShareOption, Workers, flag, option
+from crossling.cli.options import CorporaFolder, Json, Out, Seed, ShareOption, Workers, argument, flag, option
 from crossling.core.errors import BadInput, Failed
 
 
@@ -55,6 +56,37 @@ def synth(
     print(f"Text and bitext are in {out / 'corpora'}, benchmarks in {out / 'data'}")
     lines = sum(language["sentences"] for language in card["languages"])
     finish(f"Wrote {_counted(len(card['languages']), 'language')} to {out}.", vocab_command(out / "corpora", lines))
+
+
+def ingest(
+    files: Annotated[list[Path], argument("FILES...", "Files, and folders of which every file is read.")],
+    out: Out,
+    language: Annotated[str | None, option("LL", "Language of the text. [default: by names and headers]")] = None,
+    pair: Annotated[
+        str | None, option("LL-LL", "Languages of translations, as en-sw. [default: by names and headers]")
+    ] = None,
+    columns: Annotated[
+        str | None, option("A,B", "Names or numbers of the columns, in the order of the languages.")
+    ] = None,
+    encoding: Annotated[
+        str | None, option("NAME", "Encoding of the text files, as cp1251. [default: found by reading]")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Make corpora from docx, xlsx, CSV, TSV, JSON Lines, Parquet, TMX, Moses and text files of any encoding.
+
+    Example: crossling ingest news.docx glossary.xlsx bitext.csv --pair en-sw -o corpora
+
+    A folder, in which other files are skipped with a note: crossling ingest downloads -o corpora
+    """
+    chosen = columns.split(",") if columns else ()
+    report = xl.ingest(files, out, language=language, pair=pair, columns=chosen, encoding=encoding)
+    if json_:
+        print(json.dumps(report))
+        return
+    _print_ingestion(report)
+    written = sum(entry["written"] for entry in report["files"])
+    finish(f"Wrote {written:,} rows to {out}, and the report to {out / 'ingest.json'}.", ["check", out])
 
 
 def check(
@@ -156,7 +188,8 @@ def vocab(
     characters: Annotated[
         int | None, option("N", "Size of the sample. [default: 40 million; vocap: 1,250 per entry if more]")
     ] = None,
-    workers: Annotated[int, option("N", "Processes (vocap) or threads (joint).", min=1)] = 2,
+    workers: Annotated[int, option("N", "Processes that read, then threads that train.", min=1)] = 2,
+    share: ShareOption = None,
     seed: Seed = 0,
     json_: Json = False,
 ) -> None:
@@ -165,10 +198,12 @@ def vocab(
     Example: crossling vocab corpora --size 32000 -o vocab
 
     A smaller XLM-R for these languages: crossling vocab corpora --from xlm-roberta-base --trim -o vocab
+
+    On 16 machines, where the last one trains: crossling vocab ... --share 3/16
     """
     if sys.stderr.isatty() and size and allocate != "vocap" and not trim:
         print("Reading text, then training. SentencePiece shows no progress.", file=sys.stderr)
-    xl.vocab(
+    vocabulary = xl.vocab(
         corpora,
         out,
         size=size,
@@ -181,7 +216,11 @@ def vocab(
         from_=from_,
         extend=extend,
         trim=trim,
+        share=_parse_share(share),
     )
+    if vocabulary is None:
+        print(f"{out}: part {share} is done. The last part, or a run without --share, trains the vocabulary.")
+        return
     report = json.loads((out / "vocab.json").read_text(encoding="utf-8"))
     if json_:
         print(json.dumps(report))
@@ -195,7 +234,7 @@ def vocab(
 def tokenize(
     corpora: CorporaFolder,
     out: Out,
-    vocab: Annotated[Path, option("FOLDER", "Vocabulary made by crossling vocab.")],
+    vocab: Annotated[Path, option("VOCAB", "Vocabulary folder, model folder, hub name or bundled.")],
     workers: Workers = 1,
     share: ShareOption = None,
     append: Annotated[bool, flag("--append", "Keep the other corpora of existing shards.")] = False,
@@ -262,6 +301,24 @@ def _print_cleaning_report(report: dict[str, Any] | None, json_: bool, part_done
     else:
         for table in summary_tables(report):
             Console().print(table)
+
+
+def _print_ingestion(report: dict[str, Any]) -> None:
+    """Print a table of the files that were read, then the files that were skipped and the notes."""
+    table = Table("file", "read as", "written to", "rows", "written", "skipped", "changed", title="Files")
+    for entry in report["files"]:
+        file = Text(" + ".join([*entry["files"], *([entry["sheet"]] if "sheet" in entry else [])]))
+        form = ", ".join(filter(None, [entry["format"], entry.get("encoding"), entry.get("line ends")]))
+        reasons, changes = (
+            ", ".join(f"{name} {count:,}" for name, count in entry[key].items()) for key in ("skipped", "changed")
+        )
+        output = Text(", ".join(entry["output"]))
+        table.add_row(file, form, output, f"{entry['read']:,}", f"{entry['written']:,}", reasons, changes)
+    Console().print(table)
+    for file, reason in report["skipped files"].items():
+        print(f"Skipped {file}: {reason.rstrip('.')}.")
+    for note in report["notes"]:
+        print(note)
 
 
 def _rows(report: dict[str, Any], count: str) -> int:

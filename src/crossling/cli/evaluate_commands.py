@@ -9,14 +9,19 @@ from typing import Annotated
 import crossling as xl
 from crossling.cli.closing import finish, this_command, unused
 from crossling.cli.layer_tables import ModelLayers, print_training_free
-from crossling.cli.options import Checkpoints, Data, Json, Pooling, argument, check_model, flag, option
+from crossling.cli.options import Checkpoints, Json, Pooling, argument, check_model, flag, option
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
 
 
 def evaluate(
-    task: Annotated[str, option("TASKS", "tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model.")],
-    data: Data,
+    task: Annotated[
+        str | None, option("TASKS", "tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model.")
+    ] = None,
+    data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data.")] = None,
+    pairs: Annotated[
+        Path | None, option("FILE", "Score retrieval on own sentence pairs: TSV, CSV, xlsx or TMX.")
+    ] = None,
     model: Annotated[
         str | None,
         argument(
@@ -39,21 +44,30 @@ def evaluate(
     ] = False,
     plug_in: Annotated[bool, flag("--plug-in", "tatoeba: read each sentence with its translation (VECO).")] = False,
     checkpoints: Checkpoints = None,
+    dimensions: Annotated[
+        str | None, option("LIST", "tatoeba: also score vectors truncated to these, as 64,128.", "--dimensions")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Score a model: every layer, both directions.
+    """Score a model on --task and --data, or on own --pairs: every layer, both directions.
 
     Example: crossling evaluate run --task tatoeba,word-alignment --data synth/data -o run
 
+    On own sentence pairs: crossling evaluate run --pairs test.en-sw.tsv
+
     Score against pre-training FLOPs: crossling evaluate run --checkpoints all --task tatoeba --data data -o run
     """
-    from crossling.evaluate.request import EvaluationRequest
+    from crossling.evaluate.request import EvaluationRequest, tasks_and_data
 
+    for name, value, text in (("--task", task, "Name of a task."), ("--data", data, "Folder of benchmark data.")):
+        if pairs is None and value is None:
+            raise BadInput(f"evaluate: {name} is missing. {text} See crossling evaluate --help, or give --pairs FILE.")
+    tasks, source = tasks_and_data(task, data, pairs)
     chosen = languages.split(",") if languages else None
-    at = _layer_numbers(layers) if layers else None
+    at = _numbers("layers", layers) if layers else None
     request = EvaluationRequest(
-        tasks=list(dict.fromkeys(task.split(","))),
-        data=data,
+        tasks=tasks,
+        data=source,
         out=out,
         languages=chosen,
         pooling=pooling,
@@ -63,6 +77,7 @@ def evaluate(
         recompute=recompute,
         plug_in=plug_in,
         checkpoints=checkpoints,
+        dimensions=_numbers("dimensions", dimensions) if dimensions else (),
     )
     request.check()  # before the slow import of torch
     if model is None and request.finetuned:
@@ -90,11 +105,11 @@ def evaluate(
         finish("Wrote nothing. With -o the rows are kept.", this_command("-o", unused(Path("scores"))))
 
 
-def _layer_numbers(layers: str) -> list[int]:
+def _numbers(name: str, text: str) -> list[int]:
     try:
-        return [int(layer) for layer in layers.split(",")]
+        return [int(each) for each in text.split(",")]
     except ValueError:
-        raise BadInput(f"--layers {layers}: expected numbers separated by commas, as 6,8.") from None
+        raise BadInput(f"--{name} {text}: expected numbers separated by commas, as 6,8.") from None
 
 
 def report(

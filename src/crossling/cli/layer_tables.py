@@ -91,6 +91,26 @@ def _print_directions(swept: Sequence[ScoreRow], rows: Sequence[ScoreRow], layer
             table.add_row(name, "", *(f"[bold]{_mean_cell(column)}[/]" for column in columns))
         _print_table(_title(best, layers), table)
         _print_means_by_layer(best, layers)
+    _print_dimensions(rows)
+
+
+def _print_dimensions(rows: Sequence[ScoreRow]) -> None:
+    """Print the mean of vectors truncated to each dimension, and of whole ones at the same layer."""
+    truncated = [row for row in rows if "dimension" in row]
+    for pooling, layer in dict.fromkeys((row["pooling"], row["layer"]) for row in truncated):
+        own = [row for row in truncated if (row["pooling"], row["layer"]) == (pooling, layer)]
+        protocol = own[0]["protocol"].rpartition("-")[0]
+        whole = [row for row in rows if (row["protocol"], row["pooling"], row["layer"]) == (protocol, pooling, layer)]
+        table = Table()
+        for heading in ("dimensions", *_direction_names(own), "mean"):
+            table.add_column(heading, justify="right")
+        by_dimension = {str(row["dimension"]): row["dimension"] for row in own}
+        groups = {name: [row for row in own if row["dimension"] == m] for name, m in by_dimension.items()}
+        for name, here in (groups | {"all": whole}).items():
+            forward = [row for row in here if row["direction"] in ("en-xx", row["language"])]
+            backward = [row for row in here if row not in forward]
+            table.add_row(name, *map(_mean_cell, (forward, backward, here)))
+        _print_table(f"{own[0]['task']}: mean by dimension, {protocol}, layer {layer}", table)
 
 
 def _print_pairs(swept: Sequence[ScoreRow], layers: ModelLayers) -> None:

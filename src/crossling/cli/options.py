@@ -38,10 +38,15 @@ Json = Annotated[bool, flag("--json", "Print machine-readable JSON.")]
 Data = Annotated[Path, option("FOLDER", "Folder of benchmark data.")]
 
 Recipe = Annotated[
-    str, argument("RECIPE", "rosetta, xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, or the recipe.json of an earlier run.")
+    str,
+    argument(
+        "RECIPE", "rosetta, xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, mbart, or the recipe.json of an earlier run."
+    ),
 ]
 ShardsFolder = Annotated[Path, option("FOLDER", "Shards made by crossling tokenize.")]
-Size = Annotated[str | None, option("SIZE", "tiny, small, base, large or xl. [default: base; veco: large]", "--size")]
+Size = Annotated[
+    str | None, option("SIZE", "tiny, small, base, large or xl. [default: base; veco, mbart: large]", "--size")
+]
 Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a setting of the recipe. Repeatable.", "--set")]
 
 Model = Annotated[

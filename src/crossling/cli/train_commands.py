@@ -29,6 +29,8 @@ from crossling.cli.options import (
 )
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
+from crossling.core.files import read_json
+from crossling.core.progress import print_status
 
 
 def plan(
@@ -39,7 +41,7 @@ def plan(
     set_: Set = None,
     init: Annotated[str | None, option("MODEL", "Model that the run will be initialized from.")] = None,
     hours: Annotated[float | None, option("H", "Choose the size and steps that fit this budget.")] = None,
-    gpus: Annotated[int, option("N", "Number of GPUs.", min=1)] = 1,
+    gpus: Annotated[int, option("N", "Number of GPUs; above 8 a multiple of 8.", min=1)] = 1,
     gpu: Annotated[
         str | None,
         option("GPU", "v100, a100-40, a100, h100, h200, b200, l40s or 4090. [default: the one here]", "--gpu"),
@@ -103,6 +105,9 @@ def pretrain(
     probe_every: Annotated[
         int | None, option("N", "Steps between two measurements. [default: steps / 10]", min=1)
     ] = None,
+    share_device: Annotated[
+        bool, flag("--share-device", "For tests: let several processes use one GPU, over gloo.")
+    ] = False,
 ) -> None:
     """Pre-train a model. Resumes from the latest checkpoint in --out.
 
@@ -127,7 +132,7 @@ def pretrain(
         Shards.open(validate)
     from crossling.core.distributed import is_main_process, process_group
 
-    with process_group():
+    with process_group(share_device):
         xl.pretrain(
             recipe,
             shards,
@@ -141,6 +146,7 @@ def pretrain(
             probe=probe,
             validate=validate,
             probe_every=probe_every,
+            share_device=share_device,
         )
         if not is_main_process():
             return
@@ -163,11 +169,23 @@ def finetune(
     model: Annotated[
         str, argument("MODEL", "Run, exported folder, Hugging Face encoder, or translator to train further.")
     ],
-    task: Annotated[
-        str, option("TASK", "xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ... or translation.", "--task")
-    ],
-    data: Annotated[Path, option("FOLDER", "Folder of benchmark data, or of parallel text.")],
     out: Annotated[Path, option("TUNED", "Write to this folder.", "-o", "--out")],
+    task: Annotated[
+        str | None,
+        option("TASK", "xnli, pawsx, udpos, panx, xquad, mlqa, tydiqa, sst2, ... or translation.", "--task"),
+    ] = None,
+    data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data, or of parallel text.")] = None,
+    type_: Annotated[
+        str | None, option("TYPE", "Own labels: tagging, classification, pair-classification or qa.", "--type")
+    ] = None,
+    train: Annotated[Path | None, option("FILE", "Own labels: examples to train on (CoNLL, TSV, CSV, SQuAD).")] = None,
+    dev: Annotated[Path | None, option("FILE", "Own labels: dev examples. [default: a tenth of --train]")] = None,
+    columns: Annotated[
+        str | None, option("A,B", "Own labels: columns of the texts, then of the label, by name or number.")
+    ] = None,
+    language: Annotated[
+        str | None, option("LL", "Own labels: language of the examples. [default: by the file name]")
+    ] = None,
     setting: Annotated[
         str, option("SETTING", "zero-shot (one language) or translate-train (and its translations).", "--setting")
     ] = "zero-shot",
@@ -187,6 +205,9 @@ def finetune(
     preset: Annotated[
         str | None, option("NAME", "Translation: a paper's settings, veco-wmt14-en-de or veco-wmt14-en-fr.")
     ] = None,
+    shards: Annotated[
+        Path | None, option("SHARDS", "Translation: train on pairs of these shards, not on --data.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         option("KEY=VALUE", "lr, epochs, steps, batch, length, warmup, seed, checkpoint_every, ...", "--set"),
@@ -197,16 +218,27 @@ def finetune(
 
     Example: crossling finetune run --task xnli --data synth/data -o tuned --seeds 5 --set lr=2e-5
 
+    On own labels: crossling finetune run --type classification --train reviews.tsv -o tuned
+
     Example: crossling finetune run --task translation --directions en-de,de-en --data multi30k -o mt
     """
     from crossling.finetune.finetune_settings import check_overrides
     from crossling.tasks.benchmark_files import check_finetuning_task
 
     overrides = dict(_key_and_value(assignment) for assignment in set_ or [])
-    check_finetuning_task(task)  # before the slow import of torch
-    check_overrides(task, grid, preset, overrides)
-    check_data_folder(data)
+    if type_ is None:
+        for name, value, text in (("--task", task, "Name of a task."), ("--data", data, "Folder of benchmark data.")):
+            if value is None:
+                raise BadInput(f"finetune: {name} is missing. {text} Or give --type and --train for own labels.")
+    if task is not None and data is not None:
+        check_finetuning_task(task)  # before the slow import of torch
+        check_overrides(task, grid, preset, overrides)
+        check_data_folder(data)
     check_model(model)
+    if shards is not None:
+        from crossling.data.shards import Shards
+
+        Shards.open(shards)
     from crossling.core.distributed import is_main_process, process_group
 
     with process_group():
@@ -215,6 +247,11 @@ def finetune(
             task,
             data,
             out,
+            type=type_,
+            train=train,
+            dev=dev,
+            columns=columns.split(",") if columns else (),
+            language=language,
             setting=setting,  # type: ignore[arg-type]
             seeds=seeds,
             selection=selection,  # type: ignore[arg-type]
@@ -224,6 +261,7 @@ def finetune(
             from_scratch=from_scratch,
             checkpoints=checkpoints,
             preset=preset,
+            shards=shards,
             **overrides,
         )
         if not is_main_process():
@@ -240,7 +278,7 @@ def finetune(
         finish(f"Wrote the model and its scores to {out}.", *_after_finetuning(out, task, directions), json=json_)
 
 
-def _after_finetuning(out: Path, task: str, directions: str | None) -> list[Command | str]:
+def _after_finetuning(out: Path, task: str | None, directions: str | None) -> list[Command | str]:
     commands: list[Command | str] = [["report", out, "-o", unused(out.with_name(f"{out.name}.html"))]]
     if task == "translation" and directions:
         target = directions.split(",")[0].partition("-")[2]
@@ -257,12 +295,18 @@ def _key_and_value(assignment: str) -> tuple[str, str]:
 
 
 def export(
-    run: Annotated[Path, argument("RUN", "Folder made by crossling pretrain.")],
+    run: Annotated[str, argument("RUN", "Folder made by crossling pretrain; with --onnx or --push any encoder.")],
     out: Out,
     standalone: Annotated[bool, flag("--standalone", "Add the model code, to load without crossling.")] = False,
     as_: Annotated[str, option("FAMILY", "crossling, or xlm-roberta for a model of its shape.", "--as")] = "crossling",
     precision: Annotated[str, option("DTYPE", "Weights in the file: single, half or int8.")] = "single",
     layers: Annotated[int | None, option("N", "Keep the encoder up to layer N: no head, no generator.")] = None,
+    onnx: Annotated[str | None, option("KIND", "Add ONNX files: fp32, int8 or both.")] = None,
+    push: Annotated[str | None, option("USER/NAME", "Upload the folder to the Hugging Face hub.", "--push")] = None,
+    private: Annotated[bool, flag("--private", "Create a private repository.")] = False,
+    license_: Annotated[
+        str | None, option("LICENSE", "Licence on the card, as apache-2.0. Needed for --push.", "--license")
+    ] = None,
 ) -> None:
     """Write a run as a Hugging Face folder with a model card. The generator goes to generator/.
 
@@ -270,8 +314,32 @@ def export(
 
     A small file: crossling export run -o exported --precision int8 --layers 6
     """
-    check_folder(run, "Give a folder that crossling pretrain wrote.")
-    written = xl.export(run, out, standalone=standalone, as_=as_, precision=precision, layers=layers)
+    if private and push is None:
+        raise BadInput("--private: there is no repository. Add --push USER/NAME.")
+    if onnx is None and push is None:
+        check_folder(Path(run), "Give a folder that crossling pretrain wrote.")
+    else:
+        check_model(run)
+    written = xl.export(
+        run,
+        out,
+        standalone=standalone,
+        as_=as_,
+        precision=precision,
+        layers=layers,
+        onnx=onnx,
+        push=push,
+        private=private,
+        license=license_,
+    )
+    print(written)
+    if push is not None:
+        print_status(f"Uploaded the folder to {push} on the Hugging Face hub.")
+    for check in read_json(written / "export.json")["onnx"]:
+        print_status(
+            f"onnx/{check['file']}: largest cosine distance to torch {check['cosine_distance']:.1e},"
+            f" same nearest sentence for {check['same_nearest']:.0f}% of the samples"
+        )
     _finish_export(written)
 
 
@@ -286,7 +354,9 @@ def merge(
     """
     for checkpoint in checkpoints:
         check_folder(checkpoint, "Give RUN/checkpoints/STEP of a run that crossling pretrain wrote.")
-    _finish_export(xl.merge(checkpoints, out, weights=_numbers(weights)))
+    written = xl.merge(checkpoints, out, weights=_numbers(weights))
+    print(written)
+    _finish_export(written)
 
 
 def _numbers(text: str | None) -> list[float] | None:
@@ -297,6 +367,5 @@ def _numbers(text: str | None) -> list[float] | None:
 
 
 def _finish_export(written: Path) -> None:
-    print(written)
     program = f"import crossling as xl; print(xl.load({str(written)!r}).encode(['a sentence', 'ein Satz']).shape)"
     finish(f"Wrote a Hugging Face folder with a model card to {written}.", python_command(program))

@@ -13,6 +13,7 @@ from crossling.cli.options import (
     Json,
     Layer,
     Model,
+    OutFile,
     Pooling,
     Precision,
     argument,
@@ -136,6 +137,33 @@ def mine(
     better = ["--threshold", GOOD_MARGIN] if margin == "ratio" and not threshold else []
     command = f"{this_command(*better)} > {shlex.quote(str(unused(Path('mined.tsv'))))}"
     finish(f"Printed {found:,} pairs, best first.", command, json=json_)
+
+
+def predict(
+    model: Annotated[Path, argument("TUNED", "Fine-tuned model, made by crossling finetune.")],
+    file: Annotated[Path, argument("FILE", "Words in columns, sentences, texts, or questions with contexts.")],
+    columns: Annotated[
+        str | None, option("A,B", "Names or numbers of the columns of texts. [default: all, at most two]")
+    ] = None,
+    language: Annotated[str | None, option("LL", "Use the model of this language, if there is one.")] = None,
+    out: OutFile = None,
+    json_: Json = False,
+) -> None:
+    """Predict on a file with a fine-tuned model: tags, classes or answers, each with its score.
+
+    Example: crossling predict tuned sentences.txt -o tagged.tsv
+    """
+    check_folder(model, "Train the model with crossling finetune.")
+    _check_files(file)
+    from crossling.finetune.predict_file import format_row, predict_rows
+
+    chosen = columns.split(",") if columns else ()
+    if out is not None:
+        written = xl.predict(model, file, columns=chosen, language=language, out=out)
+        print(json.dumps({"out": str(written)}) if json_ else written)
+        return
+    for row in predict_rows(xl.TunedModel.load(model, language), file, chosen):
+        print(json.dumps(row, ensure_ascii=False) if json_ else format_row(row).removesuffix("\n"))
 
 
 def translate(

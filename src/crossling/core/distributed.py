@@ -1,23 +1,28 @@
 """Collectives between the processes that `torchrun` started. All work in a single process as well.
 
 `process_group` initializes `torch.distributed`. Small CPU tensors use a gloo group, which does not wait for any device.
-Gradients and keys use the backend of the device.
+Gradients and keys use the backend of the device: NCCL on a GPU, or gloo if processes share it.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import signal
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from threading import Event, current_thread, main_thread
 from typing import Any
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from crossling.core.errors import BadInput, Failed, Interrupted
 from crossling.core.heartbeat import Heartbeat
@@ -28,7 +33,11 @@ from crossling.core.locks import output_lock
 COLLECTIVE_TIMEOUT = timedelta(days=7)
 # Time for the process that knows the cause to print it, before the launcher terminates the others.
 ERROR_GRACE_SECONDS = 3.0
+START_SECONDS = 1800.0  # between the starts of the first and the last process; torch's own limit
+POLL_SECONDS = 0.02  # between two checks which processes have started
+LAUNCHER_VARIABLES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set by torchrun
 
+_device: torch.device | None = None  # of this process, in a process group
 _cpu_group: dist.ProcessGroup | None = None  # gloo group of small messages. None: the default group.
 
 
@@ -47,30 +56,41 @@ def is_main_process() -> bool:
     return rank() == 0
 
 
+def has_shared_gpu() -> bool:
+    """Return True if processes share a GPU, and so communicate over gloo."""
+    return _device is not None and _device.type == "cuda" and "cuda:gloo" in dist.get_backend_config()
+
+
+def device_count() -> int:
+    """Return the number of devices of this run. Processes may share a GPU."""
+    if not has_shared_gpu():
+        return world_size()
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return world_size() * min(processes, torch.cuda.device_count()) // processes
+
+
 def _is_launched() -> bool:
-    return "LOCAL_RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return os.environ.keys() >= LAUNCHER_VARIABLES
 
 
 @contextmanager
-def process_group() -> Iterator[torch.device]:
+def process_group(share_device: bool = False) -> Iterator[torch.device]:
     """Initialize the process group if torchrun started this process, and yield the device of this process.
 
     The group stays initialized until the process exits.
-    """
-    device = _own_device()
-    if not _is_launched() or dist.is_initialized():
-        yield device
-        return
-    from torch.distributed.distributed_c10d import PrefixStore
-    from torch.distributed.rendezvous import rendezvous
 
-    global _cpu_group
-    # After a restart by torchrun the store still holds the keys of the previous attempt. A prefix separates them.
+    Args:
+        share_device: Let several processes use one GPU, for tests. It has no effect if the group is initialized.
+    """
+    global _device, _cpu_group
+    if dist.is_initialized() or not _is_launched():
+        yield _device or _own_device(share_device)
+        return
+    device = _own_device(share_device)
     store, own_rank, world = next(rendezvous("env://"))
-    store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=own_rank, world_size=world)
-    _cpu_group = dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT)
+    store = PrefixStore(_join(store, own_rank, world), store)
+    dist.init_process_group(_backend(device, share_device), store=store, rank=own_rank, world_size=world)
+    _device, _cpu_group = device, dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT)
     heartbeat = Heartbeat(store, own_rank, world)
     heartbeat.start()
     atexit.register(dist.destroy_process_group)
@@ -83,22 +103,63 @@ def process_group() -> Iterator[torch.device]:
         if isinstance(error, Interrupted):  # every process, at the same step
             raise error if is_main_process() else Interrupted from None
         atexit.unregister(dist.destroy_process_group)  # it would wait for processes that are gone
-        is_lost = _is_connection_error(error)
-        if is_lost or not is_main_process():  # an error that every process has is printed once
-            time.sleep(ERROR_GRACE_SECONDS)
-        if is_lost:
+        if _is_connection_error(error):
+            _wait_for_cause()
             raise Failed(
                 "another process of this run has stopped or does not respond. Its last message is the cause. Run the"
                 f" same command again to resume from the last checkpoint. ({str(error).splitlines()[0]})"
             ) from None
+        if not is_main_process():  # an error that every process has is printed once
+            time.sleep(ERROR_GRACE_SECONDS)
         raise
 
 
-def _own_device() -> torch.device:
+def _wait_for_cause() -> None:
+    """Wait until the process that knows the cause has printed it, or the launcher sends SIGTERM because it is gone."""
+    terminated = Event()
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: terminated.set())  # by default it ends this one without a message
+    terminated.wait(ERROR_GRACE_SECONDS)
+
+
+def _join(store: Store, rank: int, world_size: int) -> str:
+    """Wait for all processes, and return a name that they and no earlier processes have in common.
+
+    After a restart by torchrun the store has the keys of earlier processes. The number of restarts does not
+    distinguish them: it differs between machines, and stays the same when a machine joins or leaves.
+    """
+    own, end = uuid4().hex, time.monotonic() + START_SECONDS
+    if rank != 0:
+        store.set(f"started/{rank}", own)
+        try:
+            name = store.get(f"group of {own}").decode()  # waits
+        except dist.DistError:
+            raise Failed("torchrun: the main process has not started. Its last message is the cause.") from None
+        store.add(f"{name}/joined", 1)
+        return name
+    while (joined := store.add(f"{own}/joined", 0)) < world_size - 1:
+        for other in range(1, world_size):
+            if store.check([f"started/{other}"]):  # perhaps by an earlier process, which does not read the answer
+                store.set(f"group of {store.get(f'started/{other}').decode()}", own)
+        if time.monotonic() > end:
+            raise Failed(f"torchrun: only {joined + 1} of {world_size} processes have started. Check the others.")
+        time.sleep(POLL_SECONDS)
+    return own
+
+
+def _backend(device: torch.device, share_device: bool) -> str:
+    if device.type != "cuda":
+        return "gloo"
+    return "cpu:gloo,cuda:gloo" if share_device else "cpu:gloo,cuda:nccl"  # NCCL refuses two processes on one GPU
+
+
+def _own_device(share_device: bool) -> torch.device:
     """Return the GPU of this process, or the CPU without any."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     index, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if share_device:
+        index %= gpus
     if index >= gpus:
         processes = os.environ.get("LOCAL_WORLD_SIZE", str(index + 1))
         raise BadInput(

@@ -57,12 +57,13 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def import_package(module: str, where: object) -> Any:
+def import_package(module: str, where: object, extra: str = "data") -> Any:
     """Import a module of an optional package.
 
     Args:
         module: Module, such as `pyarrow.parquet`.
         where: Start of the error message: what needs the package.
+        extra: Extra of crossling that has the package.
 
     Raises:
         BadInput: If the package is not installed.
@@ -72,7 +73,7 @@ def import_package(module: str, where: object) -> Any:
     except ImportError:
         package = module.partition(".")[0]
         raise BadInput(
-            f"{where}: needs the package {package}. Install it with `pip install crossling[data]`."
+            f"{where}: needs the package {package}. Install it with `pip install crossling[{extra}]`."
         ) from None
 
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -109,6 +109,21 @@ def link_or_copy(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+
+
+def append_file(source: BinaryIO, target: BinaryIO) -> None:
+    """Append the rest of a file to another one. On Linux the bytes do not pass through this process."""
+    target.flush()
+    position, end = source.tell(), os.fstat(source.fileno()).st_size
+    try:
+        while hasattr(os, "copy_file_range") and position < end:
+            position += os.copy_file_range(source.fileno(), target.fileno(), end - position, position) or end
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF):
+            raise
+    source.seek(position)
+    target.seek(0, os.SEEK_END)
+    shutil.copyfileobj(source, target, 1 << 20)
 
 
 def _flush(path: Path) -> None:

@@ -20,6 +20,7 @@ from crossling.core.errors import BadInput
 
 GIB = 2**30
 CPUINFO = Path("/proc/cpuinfo")  # Linux only
+FP8_CAPABILITY = (8, 9)  # first compute capability of NVIDIA GPUs with fp8
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,14 @@ def library_versions(libraries: Iterable[str]) -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):  # or a checkout that is not installed
             installed[library] = metadata.version(library)
     return installed | {"torch": torch.__version__}
+
+
+def require_fp8(device: torch.device) -> None:
+    """Raise BadInput if a device cannot multiply in fp8."""
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    if not is_nvidia or torch.cuda.get_device_capability(device) < FP8_CAPABILITY:
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"this device ({device.type})"
+        raise BadInput(
+            f"precision=fp8: {name} has no products in fp8. Set precision=bf16, or use an NVIDIA GPU of compute"
+            f" capability {FP8_CAPABILITY[0]}.{FP8_CAPABILITY[1]} or later, for instance an H100."
+        )

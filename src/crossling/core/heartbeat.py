@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch.distributed import Store
 
 INTERVAL = 10.0  # seconds between two heartbeats
+STOP_SECONDS = 10.0  # for the thread to end, which the store may block
 LIMIT = 120.0  # seconds after which a process without a heartbeat is lost
 FINISHED = "finished"  # a process that ended in an orderly way
 
@@ -57,7 +58,7 @@ class Heartbeat:
         self._stopped.set()
         exchange, watch = self._threads
         watch.join()
-        exchange.join(INTERVAL)
+        exchange.join(STOP_SECONDS)
         if not exchange.is_alive():
             with suppress(RuntimeError):  # the store is gone
                 self._store.set(_key(self.rank), FINISHED)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -24,7 +24,7 @@ import xxhash
 
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file, atomic_folder, read_json, write_json
-from crossling.core.locks import LOCK_SUFFIX
+from crossling.core.locks import LOCK_SUFFIX, lock_file
 
 PARTIAL_FORMAT = 1  # version of the folder that PartialOutput writes
 ENTRY_FILE = "entry.json"
@@ -161,6 +161,28 @@ def write_finished_folder(folder: Path, key: str) -> Iterator[tuple[Path, dict[s
         entry: dict[str, Any] = {"key": key}
         yield temporary, entry
         write_json(temporary / ENTRY_FILE, entry)
+
+
+def stored_value(file: Path, key: str, compute: Callable[[], Any]) -> Any:
+    """Return a JSON value that was computed from the same inputs, or compute and store it.
+
+    Several processes may need it at the same time. One of them computes it, and the others wait.
+
+    Args:
+        file: File of the value.
+        key: Fingerprint of all inputs.
+        compute: Returns the value.
+    """
+    if not _has_key(file, key):
+        with lock_file(file.with_name(file.name + LOCK_SUFFIX), remove=True):
+            if not _has_key(file, key):
+                write_json(file, {"key": key, "value": compute()})
+    return read_json(file)["value"]
+
+
+def _has_key(file: Path, key: str) -> bool:
+    stored = _read_object(file)
+    return stored is not None and stored.get("key") == key
 
 
 # ---- output folders ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -47,21 +47,27 @@ class MonolingualCorpus:
 
     def documents(self, counts: Counter[str] | None = None) -> Iterator[list[str]]:
         """Yield documents as lists of non-empty lines. `counts` counts skipped lines by reason."""
-        for source in self.sources:
-            document: list[str] = []
-            size = 0
-            for line in _count_skipped(FORMATS[source.format].read_text(source), (source,), counts):
-                if isinstance(line, SkipReason):
-                    continue
-                if line:
-                    document.append(line)
-                    size += len(line)
-                is_full = len(document) == MAX_DOCUMENT_LINES or size > MAX_DOCUMENT_CHARACTERS
-                if document and (not line or is_full):
-                    yield document
-                    document, size = [], 0
-            if document:
+        document: list[str] = []
+        size = 0
+        for line in self.lines(counts):
+            if line:
+                document.append(line)
+                size += len(line)
+            is_full = len(document) == MAX_DOCUMENT_LINES or size > MAX_DOCUMENT_CHARACTERS
+            if document and (not line or is_full):
                 yield document
+                document, size = [], 0
+        if document:
+            yield document
+
+    def lines(self, counts: Counter[str] | None = None) -> Iterator[str]:
+        """Yield all lines, with an empty one after each document. `counts` counts skipped lines by reason."""
+        for source in self.sources:
+            for line in _count_skipped(FORMATS[source.format].read_text(source), (source,), counts):
+                if isinstance(line, str):
+                    yield line
+            if not (isinstance(source, TextFile) and source.span and source.span.end):
+                yield ""  # the end of the file
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,28 @@ class Corpora:
         languages = {text.language for text in self.text}
         languages.update(*(pairs.languages for pairs in self.pairs), *(multi.languages for multi in self.multi))
         self.languages = tuple(sorted(languages))
+
+    @classmethod
+    def of_translations(cls, corpora: Sequence[ParallelCorpus | MultiwayCorpus]) -> Corpora:
+        """Collect corpora that were found elsewhere than in one folder.
+
+        Args:
+            corpora: Parallel and multiway corpora.
+
+        Returns:
+            Corpora without monolingual text.
+
+        Example:
+            >>> sources = TextFile(Path("train.de")), TextFile(Path("train.en"))
+            >>> Corpora.of_translations([ParallelCorpus("train", ("de", "en"), sources)]).languages
+            ('de', 'en')
+        """
+        collected = cls.__new__(cls)
+        collected.path, collected.text = "", ()
+        collected.pairs = tuple(corpus for corpus in corpora if isinstance(corpus, ParallelCorpus))
+        collected.multi = tuple(corpus for corpus in corpora if isinstance(corpus, MultiwayCorpus))
+        collected.languages = tuple(sorted({language for corpus in corpora for language in corpus.languages}))
+        return collected
 
     def with_min_score(self, score: float) -> Corpora:
         """Return the corpora without the sentence pairs that have a lower score.
@@ -281,10 +309,7 @@ def _clean_row(row: tuple[str, str]) -> PairRow:
 def _count_skipped(
     items: Iterable[T | SkipReason], sources: Sequence[Source], counts: Counter[str] | None
 ) -> Iterator[T | SkipReason]:
-    """Yield all items and count the skipped ones by reason; BadInput at the end if no item of the sources has text.
-
-    Sources may have no pair with the requested score.
-    """
+    """Yield all items and count the skipped ones by reason; BadInput at the end if no item of the sources has text."""
     counts = Counter() if counts is None else counts
     before = counts.copy()
     has_text = False
@@ -294,7 +319,18 @@ def _count_skipped(
         elif item:
             has_text = True
         yield item
-    if not (has_text or SkipReason.LOW_SCORE.value in counts - before):
+    if not has_text and not any(isinstance(source, TextFile) and source.span for source in sources):
+        refuse_empty(sources, counts - before)
+
+
+def refuse_empty(sources: Sequence[Source], skipped: Mapping[str, int]) -> None:
+    """Raise BadInput for sources without text. They may have no pair with the requested score.
+
+    Args:
+        sources: Sources that were read completely.
+        skipped: Number of skipped lines by reason.
+    """
+    if SkipReason.LOW_SCORE.value not in skipped:
         names = " and ".join(map(str, sources))
-        reasons = ", ".join(f"{reason}: {number}" for reason, number in (counts - before).items()) or "it is empty"
+        reasons = ", ".join(f"{reason}: {number}" for reason, number in skipped.items()) or "it is empty"
         raise BadInput(f"{names}: no usable line ({reasons}). Expected UTF-8 text. {describe_layout()}")

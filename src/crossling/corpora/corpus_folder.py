@@ -173,4 +173,4 @@ def _language(code: str, file: Path) -> str:
 
 
 def _unknown_format(file: Path) -> BadInput:
-    return BadInput(f"{file}: unknown format. {describe_layout()}")
+    return BadInput(f"{file}: unknown format. {describe_layout()} crossling ingest converts other files.")

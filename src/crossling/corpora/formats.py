@@ -4,17 +4,19 @@ To add a format, write its reader functions here and add one entry to `FORMATS`.
 error messages follow from the table. For instance, pairs with three bars between the sides (`pairs/en-fr.bars`):
 
     def _read_bars(file: TextFile, _: LanguagePair) -> Iterator[PairRow]:
-        return map_rows(_split_at_bars, read_lines(file.path))
+        return map_rows(_split_at_bars, read_lines(file.path, span=file.span))
 
     def _split_at_bars(line: str) -> PairRow:
         source, separator, target = line.partition("|||")
         return (source, target) if separator else SkipReason.NOT_TWO_COLUMNS
 
-    FORMATS["bars"] = CorpusFormat(read_pairs=_read_bars)
+    FORMATS["bars"] = CorpusFormat(read_pairs=_read_bars, is_seekable=True)
 
 - The key is the last suffix of the file name. A variant of an existing ending needs an ending of its own.
 - A reader yields one item for every row. For a row that cannot be used it yields a `SkipReason`, under whose value the
   row is counted. A new reason is a new member of `SkipReason` (text_files.py).
+- A format with one row a line can be read from the start of any line (`is_seekable`), if its reader passes on
+  `file.span`. Large files of this kind are read in slices (text_slices.py).
 - Rows may depend on the name and the bytes of the file alone: `tokenize` and `clean` reuse results by `Source.digest`.
   A value that users set, such as `min_score`, is a field of the source and enters its digest.
 - Add the ending to the samples and to `test_endings_of_every_place` in tests/corpora/test_formats.py, and to
@@ -59,6 +61,8 @@ class CorpusFormat:
     read_pairs: PairReader = unsupported  # pairs/[NAME.]LL-LL.ENDING: both sides of every row, not yet clean.
     read_multi: LineReader = unsupported  # multi/NAME/LL.ENDING: line n, clean, belongs to row n.
     count_rows: Callable[[Path], int] = count_lines  # Number of rows, for `read_multi`.
+    is_seekable: bool = False  # A row is a line, and readers start at any line (`TextFile.span`).
+    ends_document: Callable[[str], bool] = unsupported  # For `read_text`, if seekable: True if a line is the last one.
     is_compressible: bool = True  # May end in .gz, .xz or .zst.
 
 
@@ -66,14 +70,14 @@ class CorpusFormat:
 
 
 def _read_txt(file: TextFile) -> Iterator[Line]:
-    return map_rows(clean_line, read_lines(file.path))
+    return map_rows(clean_line, read_lines(file.path, span=file.span))
 
 
-def _read_moses(left: Path, right: Path) -> Iterator[PairRow]:
-    for source, target in zip_longest(read_lines(left), read_lines(right)):
+def _read_moses(left: TextFile, right: TextFile) -> Iterator[PairRow]:
+    for source, target in zip_longest(read_lines(left.path, span=left.span), read_lines(right.path, span=right.span)):
         if source is None or target is None:
             # Counted as they are read, so that every difference between the sides is an error.
-            check_equal_lengths({file: sum(1 for _ in read_lines(file)) for file in (left, right)})
+            check_equal_lengths({file.path: sum(1 for _ in read_lines(file.path)) for file in (left, right)})
         elif isinstance(source, str):
             yield (source, target) if isinstance(target, str) else target
         else:
@@ -90,7 +94,8 @@ def _record_format(read_records: RecordReader, **options: Any) -> CorpusFormat:
 
     def read_texts(source: Source) -> Iterator[Line]:
         column = _column(source, records.TEXT)
-        return records.select_texts(read_records(source, lambda name: name == column), column, str(source))
+        rows = read_records(source, lambda name: name == column)
+        return records.select_texts(rows, column, str(source), is_checked=_is_continued(source))
 
     def read_text(source: Source) -> Iterator[Line]:
         return records.split_documents(read_texts(source))
@@ -101,9 +106,13 @@ def _record_format(read_records: RecordReader, **options: Any) -> CorpusFormat:
     def read_pairs(source: Source, pair: LanguagePair) -> Iterator[PairRow]:
         column = _column(source, records.TRANSLATION)
         rows = read_records(source, lambda name: name == column or any(match_codes([name], pair)))
-        return records.select_pairs(rows, pair, column, str(source))
+        return records.select_pairs(rows, pair, column, str(source), is_checked=_is_continued(source))
 
     return CorpusFormat(read_text=read_text, read_pairs=read_pairs, read_multi=read_multi, **options)
+
+
+def _is_continued(source: Source) -> bool:
+    return isinstance(source, TextFile) and source.is_continued
 
 
 def _column(source: Source, default: str) -> str:
@@ -113,10 +122,14 @@ def _column(source: Source, default: str) -> str:
 # ---- table ---------------------------------------------------------------------------------------------------
 
 FORMATS: dict[str, CorpusFormat] = {
-    "txt": CorpusFormat(read_text=_read_txt, read_multi=_read_txt),
-    "tsv": CorpusFormat(read_pairs=lambda file, _: read_tsv(file)),
+    "txt": CorpusFormat(
+        read_text=_read_txt, read_multi=_read_txt, is_seekable=True, ends_document=lambda line: not clean_line(line)
+    ),
+    "tsv": CorpusFormat(read_pairs=lambda file, _: read_tsv(file), is_seekable=True),
     "tmx": CorpusFormat(read_pairs=records.read_units),
-    "jsonl": _record_format(lambda file, _: records.read_jsonl(file.path)),
+    "jsonl": _record_format(
+        lambda file, _: records.read_jsonl(file), is_seekable=True, ends_document=records.ends_document
+    ),
     "parquet": _record_format(
         lambda file, is_wanted: records.read_parquet(file.path, is_wanted),
         count_rows=records.count_parquet_rows,
@@ -148,7 +161,7 @@ def describe_layout() -> str:
 def read_pairs(sources: tuple[Source, ...], pair: LanguagePair) -> Iterator[PairRow]:
     """Yield both sides of every row, not yet clean. Two sources are the two sides of one corpus."""
     match sources:
-        case TextFile(left), TextFile(right):
+        case TextFile() as left, TextFile() as right:
             return _read_moses(left, right)
         case [source]:
             return FORMATS[source.format].read_pairs(source, pair)

@@ -101,7 +101,7 @@ def match_codes(codes: Iterable[str], pair: tuple[str, str]) -> tuple[str | None
         if language in pair:
             exact.setdefault(language, code)
         elif language:
-            regional.setdefault(_without_region(language), code)
+            regional.setdefault(without_region(language), code)
     left, right = (exact.get(language) or regional.get(language) for language in pair)
     return left, right
 
@@ -115,7 +115,7 @@ def find_code(code: str) -> str | None:
         return None
 
 
-def _without_region(language: str) -> str:
+def without_region(language: str) -> str:
     """Return language and script, which determine the spelling."""
     language, *subtags = language.split("-")
     return "-".join([language, *(subtag for subtag in subtags[:1] if len(subtag) == 4)])

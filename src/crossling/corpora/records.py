@@ -30,9 +30,15 @@ TRANSLATION = "translation"
 # ---- files -------------------------------------------------------------------------------------------------
 
 
-def read_jsonl(file: Path) -> Iterator[Record | SkipReason]:
+def read_jsonl(file: TextFile) -> Iterator[Record | SkipReason]:
     """Return a row, or a reason to skip it, for every line."""
-    return text_files.map_rows(_parse_record, read_lines(file, MAX_ROW_BYTES))
+    return text_files.map_rows(_parse_record, read_lines(file.path, MAX_ROW_BYTES, file.span))
+
+
+def ends_document(row: str) -> bool:
+    """Return True if no document continues after a row of a JSON Lines file with text."""
+    texts = select_texts(iter([_parse_record(row)]), TEXT, "", is_checked=True)
+    return [*split_documents(texts)][-1:] == [""]
 
 
 def _parse_record(row: str) -> Record | SkipReason:
@@ -89,9 +95,10 @@ def _parquet(file: Path) -> Iterator[Any]:
 # ---- rows ---------------------------------------------------------------------------------------------------
 
 
-def select_texts(records: Iterator[Record | SkipReason], column: str, where: str) -> Iterator[str | SkipReason]:
-    """Yield the text of one column for every row."""
-    is_checked = False
+def select_texts(
+    records: Iterator[Record | SkipReason], column: str, where: str, *, is_checked: bool = False
+) -> Iterator[str | SkipReason]:
+    """Yield the text of one column for every row. The first row must have the column, unless it `is_checked`."""
     for record in records:
         if isinstance(record, SkipReason):
             yield record
@@ -123,10 +130,14 @@ def split_documents(rows: Iterator[str | SkipReason]) -> Iterator[str | SkipReas
 
 
 def select_pairs(
-    records: Iterator[Record | SkipReason], pair: tuple[str, str], column: str, where: str
+    records: Iterator[Record | SkipReason],
+    pair: tuple[str, str],
+    column: str,
+    where: str,
+    *,
+    is_checked: bool = False,
 ) -> Iterator[tuple[str, str] | SkipReason]:
     """Yield both sides of every row: {column: {"en": ..., "fr": ...}}, or columns named by the two languages."""
-    is_checked = False
     keys: tuple[str, ...] = ()
     left = right = None
     for record in records:

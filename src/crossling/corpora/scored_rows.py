@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from crossling.corpora.text_files import SkipReason, TextFile, map_rows, read_lines
@@ -42,12 +42,20 @@ PLAIN = RowLayout(2, 0, 1)
 SCORED = (RowLayout(3, 1, 2, 0), RowLayout(3, 0, 1, 2), RowLayout(4, 1, 2, 3), RowLayout(5, 1, 3, 4))
 
 
+def has_scores(file: TextFile) -> bool:
+    """Return True for a TSV file with a column of scores."""
+    return file.format == "tsv" and _layout_of([*_take(read_lines(file.path))]).score is not None
+
+
 def read_tsv(file: TextFile) -> Iterator[tuple[str, str] | SkipReason]:
     """Yield both sides of every row. Rows with a score below `file.min_score` are skipped."""
-    lines = read_lines(file.path)
-    sample = list(_take(lines))
-    layout = find_layout([line.split("\t") for line in sample if isinstance(line, str)])
-    return map_rows(lambda line: _select_sides(line.split("\t"), layout, file.min_score), chain(sample, lines))
+    layout = _layout_of([*_take(read_lines(file.path))])
+    lines = read_lines(file.path, span=file.span)
+    return map_rows(lambda line: _select_sides(line.split("\t"), layout, file.min_score), lines)
+
+
+def _layout_of(sample: Sequence[str | SkipReason]) -> RowLayout:
+    return find_layout([line.split("\t") for line in sample if isinstance(line, str)])
 
 
 def _take(lines: Iterator[str | SkipReason]) -> Iterator[str | SkipReason]:

@@ -10,16 +10,17 @@ import gzip
 import io
 import lzma
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crossling.core.errors import BadInput, import_package
-from crossling.core.resumable import file_fingerprint
+from crossling.core.resumable import file_fingerprint, file_state
 
 MAX_LINE_BYTES = 1 << 20  # a longer line is not a sentence and is not kept in memory
 BLOCK_BYTES = 1 << 16
@@ -42,18 +43,41 @@ class SkipReason(Enum):
     LOW_SCORE = "low score"
     NOT_JSON = "not JSON"
     NO_TEXT = "no text"  # null, absent, or a number
+    # of crossling ingest
+    HEADER = "header"
+    BLANK_ROW = "blank row"
+    WRONG_COLUMNS = "other number of columns"
+    UNCLOSED_QUOTE = "unclosed quote"
+    OUTSIDE_TABLE = "not in a table"
+    OTHER_SHEET = "sheet without the languages"
+    DAMAGED_CHARACTER = "replacement character"  # U+FFFD, which an earlier conversion left
 
 
 # Versions of readers that read a file in another way than before, so that stored results of the old one are not reused.
 READER_VERSIONS = {"tsv": "2"}  # 2: rows with scores
 
 
+class LinePosition(NamedTuple):
+    """Start of a line: an offset in the file, of a frame if it is compressed, and decompressed bytes to skip there."""
+
+    offset: int
+    skip: int
+
+
+class LineSpan(NamedTuple):
+    """Lines of a file from one position to another."""
+
+    start: LinePosition
+    end: LinePosition | None  # None: the end of the file
+
+
 @dataclass(frozen=True)
 class TextFile:
-    """Source of text: a file."""
+    """Source of text: a file, or some of its lines."""
 
     path: Path
     min_score: float | None = None  # of pairs, if the file has scores
+    span: LineSpan | None = None  # None: the whole file
 
     def __str__(self) -> str:
         return str(self.path)
@@ -76,10 +100,21 @@ class TextFile:
     def digest(self) -> str:
         """Return a hash of the bytes on disk, which depends on the compression, with all that changes what is read."""
         with _readable_errors(self.path):
-            parts = [file_fingerprint(self.path)]
-        parts += [] if self.min_score is None else [repr(self.min_score)]
-        parts += [READER_VERSIONS[self.format]] if self.format in READER_VERSIONS else []
-        return " ".join(parts)
+            return " ".join([file_fingerprint(self.path), *self._reading()])
+
+    def state(self) -> str:
+        """Return a hash of the file's size and time of change, with all that changes what is read. Reads no text."""
+        with _readable_errors(self.path):
+            return " ".join([file_state([self.path]), *self._reading()])
+
+    @property
+    def is_continued(self) -> bool:
+        """True if the lines do not start with the first line of the file."""
+        return self.span is not None and self.span.start != (0, 0)
+
+    def _reading(self) -> list[str]:
+        score = [] if self.min_score is None else [repr(self.min_score)]
+        return score + ([READER_VERSIONS[self.format]] if self.format in READER_VERSIONS else [])
 
 
 def map_rows(function: Callable[[T], U], rows: Iterable[T | SkipReason]) -> Iterator[U | SkipReason]:
@@ -87,10 +122,10 @@ def map_rows(function: Callable[[T], U], rows: Iterable[T | SkipReason]) -> Iter
     return (row if isinstance(row, SkipReason) else function(row) for row in rows)
 
 
-def read_lines(file: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str | SkipReason]:
+def read_lines(file: Path, max_bytes: int = MAX_LINE_BYTES, span: LineSpan | None = None) -> Iterator[str | SkipReason]:
     """Yield raw lines with their line feed, or the reason for a line that is too long or not UTF-8."""
-    first = True
-    with open_decompressed(file) as handle:
+    first = span is None or span.start == (0, 0)
+    with open_decompressed(file, span) as handle:
         while raw := handle.readline(max_bytes + 1):
             is_cut = len(raw) > max_bytes and not raw.endswith(b"\n")  # before a mark is removed: the rest follows
             if first:
@@ -131,14 +166,21 @@ def is_too_long(line: str) -> bool:
 
 
 @contextmanager
-def open_decompressed(file: Path) -> Iterator[io.BufferedReader]:
-    """Open a file for reading with decompression. No more than the requested bytes are decompressed at once."""
+def open_decompressed(file: Path, span: LineSpan | None = None) -> Iterator[io.BufferedReader]:
+    """Open a file for reading with decompression. No more than the requested bytes are decompressed at once.
+
+    Args:
+        file: File, whose name has the compression.
+        span: Lines to read, of a file that is not compressed or .zst. [default: all]
+    """
     # Buffered again: reading lines from Python's own decompressors is slow.
-    with _readable_errors(file), io.BufferedReader(_decompressor(file), BLOCK_BYTES) as handle:
+    with _readable_errors(file), io.BufferedReader(_decompressor(file, span), BLOCK_BYTES) as handle:
         yield handle
 
 
-def _decompressor(file: Path) -> Any:
+def _decompressor(file: Path, span: LineSpan | None) -> Any:
+    if span is not None:
+        return _ZstdSpan(file, span) if file.suffix == ".zst" else _FileRange(file, sum(span.start), _offset(span.end))
     match file.suffix:
         case ".gz":
             return gzip.open(file)
@@ -150,6 +192,66 @@ def _decompressor(file: Path) -> Any:
             pyarrow = import_package("pyarrow", file)
             return pyarrow.input_stream(str(file), compression="zstd", buffer_size=BLOCK_BYTES)
     return file.open("rb", buffering=0)
+
+
+def _offset(position: LinePosition | None) -> int | None:
+    return None if position is None else sum(position)
+
+
+class _FileRange(io.RawIOBase):
+    """Bytes of a file from one offset to another."""
+
+    def __init__(self, file: Path, start: int, end: int | None) -> None:
+        self._file = file.open("rb", buffering=0)
+        self._file.seek(start)
+        self._left = sys.maxsize if end is None else end - start
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        read = self._file.readinto(memoryview(buffer)[: self._left]) or 0
+        self._left -= read
+        return read
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _ZstdSpan(io.RawIOBase):
+    """Text from a position in one frame to a position in another: whole frames, then the start of the last one."""
+
+    def __init__(self, file: Path, span: LineSpan) -> None:
+        start, end = span
+        self._file, self._pyarrow = file, import_package("pyarrow", file)
+        ranges = [(start.offset, end.offset if end else None, sys.maxsize)]
+        ranges += [(end.offset, None, end.skip)] if end else []
+        self._streams = [self._open(*one) for one in ranges]
+        while start.skip and (skipped := self._streams[0][0].read(min(start.skip, BLOCK_BYTES))):
+            start = start._replace(skip=start.skip - len(skipped))
+
+    def _open(self, start: int, end: int | None, limit: int) -> tuple[Any, int]:
+        raw = self._pyarrow.PythonFile(io.BufferedReader(_FileRange(self._file, start, end), BLOCK_BYTES), mode="r")
+        return self._pyarrow.CompressedInputStream(raw, "zstd"), limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while self._streams:
+            stream, limit = self._streams[0]
+            if data := stream.read(min(len(buffer), limit)):
+                buffer[: len(data)] = data
+                self._streams[0] = stream, limit - len(data)
+                return len(data)
+            self._streams.pop(0)[0].close()
+        return 0
+
+    def close(self) -> None:
+        for stream, _ in self._streams:
+            stream.close()
+        super().close()
 
 
 class _XzReader(io.RawIOBase):
@@ -200,5 +302,7 @@ def _readable_errors(file: Path) -> Iterator[None]:
 
 def _strip_byte_order_mark(start: bytes, file: Path) -> bytes:
     if start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
-        raise BadInput(f"{file}: UTF-16 or UTF-32 by its first bytes. Save it as UTF-8.")
+        raise BadInput(
+            f"{file}: UTF-16 or UTF-32 by its first bytes. Save it as UTF-8, or convert it with crossling ingest."
+        )
     return start.removeprefix(b"\xef\xbb\xbf")

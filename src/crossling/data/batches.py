@@ -1,8 +1,7 @@
 """From shards to the batches of a step: sample examples, corrupt them as the objective defines, pack them into rows.
 
 Every random number is a function of (seed, stream, step, position in the global batch). So no result depends on how a
-batch is split over ranks, micro-batches or workers, and the data need no state but the step. Every example of a corpus
-is read once before any is repeated.
+batch is split, and the data need no state but the step. Every example of a corpus is read once before any is repeated.
 
 A step is divided into micro-batches of nearly equal numbers of tokens before any token is read. Rank r of W processes
 computes the micro-batches r, r + W, r + 2W, ... Their content depends on their number, but not on the rank.
@@ -28,7 +27,7 @@ from crossling.data.keyed_random import MAX_EXAMPLES, MAX_LENGTH, KeyedRandom
 from crossling.data.packing import Batch, Sequences, pack
 from crossling.data.shards import Shards
 from crossling.sampling import Sampling
-from crossling.vocabulary.vocabulary import BOS
+from crossling.vocabulary.special_tokens import BOS, PAD, SpecialTokens
 
 LENGTH_MULTIPLE = 8  # the attention kernels of a GPU need row lengths that are multiples of it
 SAMPLE, CORRUPT, DROPOUT = 0, 1, 2  # the use of a random stream; part of its key
@@ -45,29 +44,28 @@ class TokenizedExamples:
     ids: Sequence[np.ndarray]
     translation_ids: Sequence[np.ndarray] = ()  # empty for text
     row_N: np.ndarray | None = None  # equal for all translations of one row of a multi-way corpus; unique otherwise
+    bos: int = BOS  # id of <s>
 
     def sequences(self) -> Sequences:
         """Return <s> ids."""
-        return prepend_bos(self.ids)
+        return prepend_bos(self.ids, bos=self.bos)
 
     def translation_sequences(self) -> Sequences:
         """Return <s> translation_ids."""
-        return prepend_bos(self.translation_ids)
+        return prepend_bos(self.translation_ids, bos=self.bos)
 
     def joined_sequences(self) -> Sequences:
         """Return <s> source </s> target </s>."""
-        return prepend_bos(self.ids, self.translation_ids)
+        return prepend_bos(self.ids, self.translation_ids, bos=self.bos)
 
 
-def prepend_bos(*segments: Sequence[np.ndarray]) -> Sequences:
+def prepend_bos(*segments: Sequence[np.ndarray], bos: int = BOS) -> Sequences:
     """Return sequences of <s> followed by the segments of each example."""
-    columns = [[_BOS] * len(segments[0]), *segments]
+    first = np.asarray([bos], dtype=np.min_scalar_type(bos))
+    columns = [[first] * len(segments[0]), *segments]
     flat = np.concatenate([segment for example in zip(*columns, strict=True) for segment in example]).astype(np.int64)
     lengths_N = sum(np.fromiter(map(len, column), dtype=np.int64, count=len(column)) for column in columns)
     return Sequences(np.asarray(lengths_N), {"ids": flat})
-
-
-_BOS = np.asarray([BOS], dtype=np.uint16)
 
 
 @dataclass(frozen=True)
@@ -78,14 +76,17 @@ class CorruptedExamples:
     per_example: dict[str, np.ndarray] = field(default_factory=dict)  # arrays [N, ...]
     sequences_per_example: int = 1  # which are in one row
     has_same_rows: bool = False  # row k of every input has the same examples
+    read_tokens: int | None = None  # if an input repeats the tokens of another one
 
     @property
     def tokens(self) -> int:
-        """Number of tokens in all inputs."""
+        """Number of tokens that count as read: by default those of all inputs."""
+        if self.read_tokens is not None:
+            return self.read_tokens
         return sum(int(sequences.lengths_N.sum()) for sequences in self.inputs.values())
 
-    def pack(self, length: int, has_bucketed_shapes: bool = False) -> Batch:
-        """Pack the inputs into rows of `length` tokens, rounded up for the kernels."""
+    def pack(self, length: int, has_bucketed_shapes: bool = False, pad: int = PAD) -> Batch:
+        """Pack the inputs into rows of `length` tokens, rounded up for the kernels. `pad` is the id of padding."""
         import torch
 
         width = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
@@ -101,6 +102,7 @@ class CorruptedExamples:
                 space_N=longest_N,
                 per_example=self.sequences_per_example,
                 has_bucketed_shapes=has_bucketed_shapes,
+                pad=pad,
             )
         return batch
 
@@ -142,13 +144,13 @@ class DataObjective(ABC):
         """Return the number of sequences or pairs of a step, over all processes."""
 
     @abstractmethod
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         """Return the model inputs. Runs on the host, so all counts are known before the forward pass.
 
         Args:
             examples: Blocks of text or translation pairs.
             noise: The only source of randomness.
-            mask: Token id of <mask>.
+            special: Ids of the special tokens.
         """
 
     @abstractmethod
@@ -231,7 +233,7 @@ class Batches(StepDataset):
         Raises:
             BadInput: If the shards have no data for an objective, or a step is too large or too small.
         """
-        self.objectives, self.micro_tokens, self.mask = objectives, micro_tokens, shards.vocabulary_size - 1
+        self.objectives, self.micro_tokens, self.special = objectives, micro_tokens, shards.special
         self.rank, self.world_size, self.has_bucketed_shapes = rank, world_size, has_bucketed_shapes
         self.shuffle_window = sampling.shuffle_window
         # Alternation needs both streams.
@@ -343,7 +345,7 @@ class Batches(StepDataset):
                     continue
                 turn = step // 2  # so that a stream skips no example
             for index, corrupted in self._corrupted(name, turn):
-                batch = corrupted.pack(objective.length, self.has_bucketed_shapes)
+                batch = corrupted.pack(objective.length, self.has_bucketed_shapes, self.special.pad)
                 work.micro_batches.append((name, batch))
                 work.seeds.append(self._dropout_seed(name, turn, index))
                 tokens += corrupted.tokens
@@ -353,7 +355,9 @@ class Batches(StepDataset):
 
     def objective_batches(self, name: str, step: int) -> Iterator[Batch]:
         length = self.objectives[name].length
-        return (each.pack(length, self.has_bucketed_shapes) for _, each in self._corrupted(name, step))
+        return (
+            each.pack(length, self.has_bucketed_shapes, self.special.pad) for _, each in self._corrupted(name, step)
+        )
 
     def _corrupted(self, name: str, step: int) -> Iterator[tuple[int, CorruptedExamples]]:
         """Yield the index and the examples of each micro-batch of this process. Reads only lengths of the others."""
@@ -368,18 +372,18 @@ class Batches(StepDataset):
             selected = units_UE[parts[index]].ravel()
             own_noise = noise.select(selected)
             examples = self._read(name, group_N[selected], index_N[selected], own_noise)
-            yield index, objective.corrupt(examples, own_noise, self.mask)
+            yield index, objective.corrupt(examples, own_noise, self.special)
 
     def _read(self, name: str, group_N: np.ndarray, index_N: np.ndarray, noise: KeyedRandom) -> TokenizedExamples:
         groups = self.groups[name]
         read = [groups[group].example(index) for group, index in zip(group_N.tolist(), index_N.tolist(), strict=True)]
         if self.objectives[name].stream == "text":
-            return TokenizedExamples([ids for ids, _, _ in read])
+            return TokenizedExamples([ids for ids, _, _ in read], bos=self.special.bos)
         # In random order, so that no language is always first.
         swapped_N = noise.per_example("order") < 0.5
         pairs = [(b, a) if swapped else (a, b) for (a, b, _), swapped in zip(read, swapped_N, strict=True)]
         row_N = np.asarray([row for _, _, row in read])
-        return TokenizedExamples([a for a, _ in pairs], [b for _, b in pairs], row_N)
+        return TokenizedExamples([a for a, _ in pairs], [b for _, b in pairs], row_N, self.special.bos)
 
     def _noise(self, name: str, step: int) -> KeyedRandom:
         return KeyedRandom([*self.keys[name], CORRUPT], step, self.samplers[name].examples_per_step)

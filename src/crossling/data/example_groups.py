@@ -22,7 +22,7 @@ from crossling.core.files import atomic_file
 from crossling.data.example_sampler import group_name, sampling_probabilities
 from crossling.data.shards import ArrayWriter, Shards, TokenizedBitext, TokenizedSentences, map_array
 from crossling.sampling import Sampling
-from crossling.vocabulary.vocabulary import EOS
+from crossling.vocabulary.special_tokens import EOS
 
 LENGTH_SAMPLE = 1000  # rows of a bitext from which its mean length is estimated
 CHUNK_SIZE = 1 << 16  # documents, and blocks, in memory at a time
@@ -128,6 +128,7 @@ class PairGroup:
     bitext: TokenizedBitext
     probability: float  # at the first step
     length: int
+    eos: int = EOS
 
     @cached_property
     def mean_length(self) -> float:
@@ -157,7 +158,7 @@ class PairGroup:
         return (self.length - 1) // 2
 
     def _sides(self, row: int) -> list[np.ndarray]:
-        return [_truncate(side[row], self._side_limit) for side in self.bitext.sides]
+        return [_truncate(side[row], self._side_limit, self.eos) for side in self.bitext.sides]
 
 
 ExampleGroup = TextGroup | PairGroup
@@ -174,8 +175,8 @@ def example_lengths(groups: Sequence[ExampleGroup], group_N: np.ndarray, index_N
     return length_N
 
 
-def _truncate(ids: np.ndarray, length: int) -> np.ndarray:
-    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [EOS]])
+def _truncate(ids: np.ndarray, length: int, eos: int) -> np.ndarray:
+    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], [eos]])
 
 
 def make_groups(
@@ -192,7 +193,7 @@ def make_groups(
         text_group = FullTextGroup if sampling.full_blocks else TextGroup
         return [text_group(name, shards.text[name], p, length) for name, p in first.items()]
     bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
-    return [PairGroup(name, bitexts[name], p, length) for name, p in first.items()]
+    return [PairGroup(name, bitexts[name], p, length, eos=shards.special.eos) for name, p in first.items()]
 
 
 def _positive_probabilities(shards: Shards, stream: str, sampling: Sampling) -> dict[str, float]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crossling.data.keyed_random import positions_within
-from crossling.vocabulary.vocabulary import PAD
+from crossling.vocabulary.special_tokens import PAD
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,6 +75,7 @@ def pack(
     space_N: np.ndarray | None = None,
     per_example: int = 1,
     has_bucketed_shapes: bool = False,
+    pad: int = PAD,
 ) -> Batch:
     """Pack every array of `sequences.tokens` into rows [R, W].
 
@@ -91,6 +92,7 @@ def pack(
         per_example: Consecutive sequences of one example. They are in one row.
         has_bucketed_shapes: Pad R and M to `bucket_size`, so that batches have few shapes. Positions that pad
             MARKS_at are R x W, one past the end.
+        pad: Id of <pad>.
     """
     import torch
 
@@ -114,7 +116,7 @@ def pack(
         missing = bucket_size(len(position_M)) - len(position_M) if has_bucketed_shapes else 0
         return torch.from_numpy(np.pad(position_M, (0, missing), constant_values=height * width))
 
-    batch = {key: fill(values, PAD if values.dtype == np.int64 else 0) for key, values in sequences.tokens.items()}
+    batch = {key: fill(values, pad if values.dtype == np.int64 else 0) for key, values in sequences.tokens.items()}
     marks = {key: values for key, values in sequences.tokens.items() if values.dtype == np.bool_}
     batch |= {f"{key}_at": find(values) for key, values in marks.items()}
     batch[f"{name}_segments"] = fill(sequences.sequence_ids + 1, 0)

@@ -1,34 +1,45 @@
 """Tokenize one part of the corpora into its folder of the shards, whole or in slices.
 
-A shard part is what has a folder of its own: the text of a language, a bitext, or one language of a multi-way corpus.
-A slice is every n-th block of its rows. Slices are joined in the order of the source. The `entry.json` of a finished
-folder (see crossling.core.resumable) has the fingerprint of its inputs, counts and checksums.
+Each part of the corpora (crossling.corpora.source_parts) has a folder of its own: the text of a language, a bitext, or
+one language of a multi-way corpus. The arrays of its slices are concatenated. The `entry.json` of a finished folder
+(crossling.core.resumable) has the fingerprint of its inputs, counts and checksums.
 """
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import xxhash
 
 from crossling.core.errors import BadInput
 from crossling.core.files import read_json, write_json
-from crossling.core.resumable import PARTS_FOLDER, file_fingerprint, fingerprint, read_entry, write_finished_folder
-from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, ParallelCorpus
-from crossling.corpora.formats import Source
+from crossling.core.locks import lock_file
+from crossling.core.resumable import (
+    PARTS_FOLDER,
+    file_fingerprint,
+    fingerprint,
+    is_finished,
+    read_entry,
+    stored_value,
+    write_finished_folder,
+)
+from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, ParallelCorpus, refuse_empty
+from crossling.corpora.source_parts import SourcePart, Spans, spans_from_json, spans_to_json
 from crossling.data.shards import SHARD_FORMAT, ArrayWriter, TokenizedSentences, count_sentences, map_array
-from crossling.vocabulary.vocabulary import EOS
+from crossling.vocabulary.special_tokens import SpecialTokens
 
-ROWS_PER_BLOCK = 4096  # tokenized together, and never split between slices
+ROWS_PER_BLOCK = 4096  # tokenized together, and written together
 NO_TOKENS = "no tokens"
 KINDS = ("text", "pairs", "multi")
+ENDS_AT_ONCE = 1 << 20  # end positions that are in memory while slices are joined
 EXCLUDED_PAIRS = "excluded-pairs.json"  # pairs of a multi-way corpus that another corpus has by its priority
 
 
@@ -43,68 +54,18 @@ class LineTokenizer(Protocol):
     def fingerprint(self) -> str:
         """Hash of all that determines the token IDs."""
 
+    @property
+    def special(self) -> SpecialTokens:
+        """IDs of the special tokens."""
+
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Convert lines to token IDs, without special tokens."""
-
-
-@dataclass(frozen=True)
-class ShardPart:
-    """A corpus, or one language of a multi-way corpus, with a folder of its own in the shards."""
-
-    name: str  # its folder: text/sw, pairs/NAME.en-fr, multi/NAME/en
-    corpus: MonolingualCorpus | ParallelCorpus | MultiwayCorpus
-    language: str = ""  # in a multi-way corpus
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """Files or datasets that the rows come from."""
-        return (self.corpus.sources[self.language],) if isinstance(self.corpus, MultiwayCorpus) else self.corpus.sources
-
-    @property
-    def prefixes(self) -> tuple[str, ...]:
-        """File name prefix of each side."""
-        languages = self.corpus.languages if isinstance(self.corpus, ParallelCorpus) else ()
-        return tuple(f"{language}." for language in languages) or ("",)
-
-    def blocks(self, dropped: Counter[str]) -> Iterator[list[list[tuple[str, ...]]]]:
-        """Yield blocks of about ROWS_PER_BLOCK rows, grouped by document. A row has one line for each side."""
-        block: list[list[tuple[str, ...]]] = []
-        rows = 0
-        for group in self._groups(dropped):
-            block.append(group)
-            rows += len(group)
-            if rows >= ROWS_PER_BLOCK:
-                yield block
-                block, rows = [], 0
-        if block:
-            yield block
-
-    def _groups(self, dropped: Counter[str]) -> Iterator[list[tuple[str, ...]]]:
-        match self.corpus:
-            case MonolingualCorpus():
-                for document in self.corpus.documents(dropped):
-                    yield [(line,) for line in document]
-            case ParallelCorpus():
-                for row in self.corpus.rows(dropped):
-                    yield [row]
-            case MultiwayCorpus():
-                for line in self.corpus.lines(self.language, dropped):
-                    yield [(line,)]
-
-
-def shard_parts(corpora: Corpora) -> list[ShardPart]:
-    """Return all parts of the corpora."""
-    return [
-        *(ShardPart(f"text/{text.language}", text) for text in corpora.text),
-        *(ShardPart(f"pairs/{pairs.label}", pairs) for pairs in corpora.pairs),
-        *(ShardPart(f"multi/{multi.name}/{code}", multi, code) for multi in corpora.multi for code in multi.languages),
-    ]
 
 
 # ---- fingerprints -------------------------------------------------------------------------------------------
 
 
-def part_key(part: ShardPart, tokenizer: LineTokenizer) -> str:
+def part_key(part: SourcePart, tokenizer: LineTokenizer) -> str:
     """Fingerprint of all that determines the token IDs of a part."""
     sources = xxhash.xxh3_128()
     for source in part.sources:
@@ -131,38 +92,92 @@ def is_intact(folder: Path, key: str) -> bool:
     return all(file_fingerprint(folder / name) == file["xxh3"] for name, file in entry["files"].items())
 
 
-def slice_folder(out: Path, part: ShardPart, index: int, slices: int) -> Path:
-    """Folder of a slice until the slices are joined."""
-    return out / PARTS_FOLDER / part.name / f"{index + 1}-of-{slices}"
+# ---- plan of a part -----------------------------------------------------------------------------------------
+
+
+class PartPlan(NamedTuple):
+    """Fingerprint and slices of a part, computed once."""
+
+    key: str  # fingerprint of the part
+    spans: list[Spans]  # of each slice
+
+
+def part_plan(part: SourcePart, tokenizer: LineTokenizer, out: Path) -> PartPlan:
+    """Return the plan of a part. One process computes it, for which it reads all of the sources."""
+
+    def make() -> dict[str, Any]:
+        key = part_key(part, tokenizer)
+        _move_damaged(out, part.name, key)
+        return {"key": key, "spans": spans_to_json(part.find_spans())}
+
+    value = stored_value(parts_folder(out, part) / "plan.json", key_prefix(tokenizer) + part.state(), make)
+    plan = PartPlan(value["key"], spans_from_json(value["spans"]))
+    if len(plan.spans) != part.slices:
+        raise _sources_changed(part)
+    return plan
+
+
+def _move_damaged(out: Path, name: str, key: str) -> None:
+    """Hide a folder of these sources that has a wrong checksum. It is removed at the end."""
+    folder = out / name
+    if is_finished(folder, key) and not is_intact(folder, key):
+        _remove_manifest(out)
+        folder.replace(Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)))
+
+
+def parts_folder(out: Path, part: SourcePart) -> Path:
+    """Folder of the plan and the slices of a part."""
+    return out / PARTS_FOLDER / part.name
+
+
+def is_slice_written(part: SourcePart, out: Path, index: int, key: str) -> bool:
+    """True if the slice or the whole part is finished, by the start of its key."""
+    return any(has_key_prefix(folder, key) for folder in (out / part.name, _slice_folder(part, out, index)))
+
+
+def _slice_folder(part: SourcePart, out: Path, index: int) -> Path:
+    return out / part.name if part.slices == 1 else parts_folder(out, part) / f"slice-{index + 1}-of-{part.slices}"
+
+
+def _sources_changed(part: SourcePart) -> BadInput:
+    return BadInput(f"{part.name}: the sources changed during tokenization. Run crossling tokenize again.")
 
 
 # ---- writing ------------------------------------------------------------------------------------------------
 
 
-def write_slice(part: ShardPart, tokenizer: LineTokenizer, out: Path, index: int, slices: int) -> None:
-    """Tokenize one slice of a part, unless the slice or the whole part is there already and intact."""
-    key = part_key(part, tokenizer)
-    folder = out / part.name if slices == 1 else slice_folder(out, part, index, slices)
-    if any(is_intact(place, key) for place in (out / part.name, folder)):
+def write_slice(part: SourcePart, tokenizer: LineTokenizer, out: Path, index: int) -> None:
+    """Tokenize one slice of a part, unless the slice or the whole part is there already."""
+    key, spans = part_plan(part, tokenizer, out)
+    folder = _slice_folder(part, out, index)
+    if is_finished(out / part.name, key) or is_intact(folder, key):
         return
     with write_finished_folder(folder, key) as (new, entry):
-        dropped = _write_arrays(part, tokenizer, new, index, slices)
-        entry |= _describe(part, new, dropped, is_slice=slices > 1)
-        if slices == 1:
+        dropped = Counter[str]()
+        documents = part.slice(index, spans[index]).documents(dropped) if spans[index] else iter(())
+        has_text = _write_arrays(part, documents, tokenizer, new, dropped)
+        entry |= _describe(part, new, dropped)
+        if part.slices > 1:
+            entry["has_text"] = has_text
+        else:
             _remove_manifest(out)
 
 
-def _write_arrays(part: ShardPart, tokenizer: LineTokenizer, folder: Path, index: int, slices: int) -> dict[str, int]:
-    """Write the arrays of a slice. Return the number of dropped rows by reason."""
-    dropped, without_tokens = Counter[str](), 0
+def _write_arrays(
+    part: SourcePart,
+    documents: Iterator[list[tuple[str, ...]]],
+    tokenizer: LineTokenizer,
+    folder: Path,
+    dropped: Counter[str],
+) -> bool:
+    """Write the arrays of a slice, and count rows without tokens. Return True if it has text."""
+    has_text, rows, without_tokens = False, 0, 0
     with ExitStack() as stack:
-        sides = [_SideWriter(stack, folder, prefix, tokenizer.size) for prefix in part.prefixes]
-        documents, blocks = (_ends_writer(stack, folder / f"{name}.npy") for name in ("documents", "blocks"))
-        rows = 0
-        for number, block in enumerate(part.blocks(dropped)):
-            if number % slices != index:
-                continue
-            lines = zip(*(row for group in block for row in group), strict=True)
+        sides = [_SideWriter(stack, folder, prefix, tokenizer.special) for prefix in _prefixes(part)]
+        ends_writer = _ends_writer(stack, folder / "documents.npy")
+        for block in _blocks(documents):
+            lines = [*zip(*(row for document in block for row in document), strict=True)]
+            has_text |= any(lines[0])
             ids_by_side = [tokenizer.encode(side) for side in lines]
             has_tokens = np.asarray([all(row) for row in zip(*ids_by_side, strict=True)])
             if isinstance(part.corpus, MultiwayCorpus):
@@ -170,20 +185,38 @@ def _write_arrays(part: ShardPart, tokenizer: LineTokenizer, folder: Path, index
             without_tokens += int(np.count_nonzero(~has_tokens))
             for side, ids in zip(sides, ids_by_side, strict=True):
                 side.add([row for row, is_kept in zip(ids, has_tokens, strict=True) if is_kept])
-            ends = np.cumsum(has_tokens)[np.cumsum([len(group) for group in block]) - 1]
-            documents.add(rows + ends[np.diff(ends, prepend=0) > 0])
+            ends = np.cumsum(has_tokens)[np.cumsum([len(document) for document in block]) - 1]
+            ends_writer.add(rows + ends[np.diff(ends, prepend=0) > 0])
             rows += int(ends[-1])
-            blocks.add(np.asarray([rows]))
-    return dict(dropped) | ({NO_TOKENS: without_tokens} if without_tokens else {})
+    if without_tokens:
+        dropped[NO_TOKENS] = without_tokens
+    return has_text
 
 
-def _describe(part: ShardPart, folder: Path, dropped: dict[str, int], is_slice: bool) -> dict[str, Any]:
-    """Remove arrays that this part does not need. Return counts and checksums of the others."""
+def _blocks(documents: Iterator[list[tuple[str, ...]]]) -> Iterator[list[list[tuple[str, ...]]]]:
+    """Yield lists of documents with about ROWS_PER_BLOCK rows."""
+    block: list[list[tuple[str, ...]]] = []
+    rows = 0
+    for document in documents:
+        block.append(document)
+        rows += len(document)
+        if rows >= ROWS_PER_BLOCK:
+            yield block
+            block, rows = [], 0
+    if block:
+        yield block
+
+
+def _prefixes(part: SourcePart) -> tuple[str, ...]:
+    """File name prefix of each side."""
+    return tuple(f"{code}." for code in part.languages) if isinstance(part.corpus, ParallelCorpus) else ("",)
+
+
+def _describe(part: SourcePart, folder: Path, dropped: Counter[str]) -> dict[str, Any]:
+    """Remove the documents of parts that have none. Return counts, and checksums of the arrays."""
     if not isinstance(part.corpus, MonolingualCorpus):
-        (folder / "documents.npy").unlink()
-    if not is_slice:
-        (folder / "blocks.npy").unlink()
-    sides = [TokenizedSentences.open(folder, prefix) for prefix in part.prefixes]
+        (folder / "documents.npy").unlink(missing_ok=True)
+    sides = [TokenizedSentences.open(folder, prefix) for prefix in _prefixes(part)]
     tokens = [len(side.tokens) for side in sides]
     match part.corpus:
         case MonolingualCorpus():
@@ -195,7 +228,7 @@ def _describe(part: ShardPart, folder: Path, dropped: dict[str, int], is_slice: 
             counts = {"rows": len(sides[0]), "filled": count_sentences(sides[0]), "tokens": tokens[0]}
     arrays = sorted(folder.glob("*.npy"))
     files = {file.name: {"bytes": file.stat().st_size, "xxh3": file_fingerprint(file)} for file in arrays}
-    return {**counts, "dropped": dropped, "files": files}
+    return {**counts, "dropped": dict(dropped), "files": files}
 
 
 def _remove_manifest(out: Path) -> None:
@@ -206,22 +239,18 @@ def _remove_manifest(out: Path) -> None:
 class _SideWriter:
     """Arrays of one language side."""
 
-    def __init__(self, stack: ExitStack, folder: Path, prefix: str, vocabulary_size: int) -> None:
-        self.dtype = np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.uint32)
+    def __init__(self, stack: ExitStack, folder: Path, prefix: str, special: SpecialTokens) -> None:
+        self.dtype, self.eos = np.dtype(np.uint16 if special.size <= 1 << 16 else np.uint32), special.eos
         self.tokens = stack.enter_context(ArrayWriter(folder / f"{prefix}tokens.npy", self.dtype))
         self.offsets = _ends_writer(stack, folder / f"{prefix}offsets.npy")
 
     def add(self, sentences: Sequence[Sequence[int]]) -> None:
         """Append sentences, each with </s>. Empty ones stay empty."""
-        with_eos = [[*ids, EOS] if ids else [] for ids in sentences]
+        with_eos = [[*ids, self.eos] if ids else [] for ids in sentences]
         lengths = np.fromiter(map(len, with_eos), dtype=np.int64, count=len(with_eos))
         flat = np.fromiter((i for ids in with_eos for i in ids), dtype=self.dtype, count=int(lengths.sum()))
-        self.extend(flat, lengths)
-
-    def extend(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
-        """Append sentences that are one flat array."""
         self.offsets.add(self.tokens.length + np.cumsum(lengths))
-        self.tokens.add(tokens)
+        self.tokens.add(flat)
 
 
 def _ends_writer(stack: ExitStack, path: Path) -> ArrayWriter:
@@ -234,41 +263,52 @@ def _ends_writer(stack: ExitStack, path: Path) -> ArrayWriter:
 # ---- joining ------------------------------------------------------------------------------------------------
 
 
-def join_slices(part: ShardPart, tokenizer: LineTokenizer, out: Path, slices: int) -> None:
-    """Join the slices of a part, block by block in the order of the source."""
-    key = part_key(part, tokenizer)
-    if has_key_prefix(out / part.name, key):
-        return
-    folders = [slice_folder(out, part, index, slices) for index in range(slices)]
-    entries = [entry for folder in folders if (entry := read_entry(folder)) and entry["key"] == key]
-    if len(entries) < slices:
-        raise BadInput(f"{part.name}: the sources changed during tokenization. Run crossling tokenize again.")
-    with write_finished_folder(out / part.name, key) as (new, entry):
-        _join_arrays(part, folders, new, tokenizer.size)
-        # Every slice has counted all lines that the reader dropped, and its own rows without tokens.
-        without_tokens = sum(one["dropped"].get(NO_TOKENS, 0) for one in entries)
-        dropped = entries[0]["dropped"] | ({NO_TOKENS: without_tokens} if without_tokens else {})
-        entry |= _describe(part, new, dropped, is_slice=False)
-        _remove_manifest(out)
+def join_slices(part: SourcePart, tokenizer: LineTokenizer, out: Path) -> None:
+    """Concatenate the slices of a part, unless another process does, and remove them."""
+    key = part_plan(part, tokenizer, out).key
+    with lock_file(parts_folder(out, part) / "joining.lock", wait=False) as is_alone:
+        if not is_alone or is_finished(out / part.name, key):
+            return
+        folders = [_slice_folder(part, out, index) for index in range(part.slices)]
+        entries = [entry for folder in folders if (entry := read_entry(folder)) and entry["key"] == key]
+        if len(entries) < part.slices:
+            raise _sources_changed(part)
+        for group, indices in part.sliced_groups():
+            if not any(entries[index]["has_text"] for index in indices):
+                refuse_empty(group, _sum_dropped([entries[index] for index in indices]))
+        with write_finished_folder(out / part.name, key) as (new, entry):
+            for name in entries[0]["files"]:
+                _join_arrays([folder / name for folder in folders], new / name)
+            entry |= _describe(part, new, _sum_dropped(entries))
+            _remove_manifest(out)
+        for folder in folders:
+            shutil.rmtree(folder)
 
 
-def _join_arrays(part: ShardPart, folders: Sequence[Path], new: Path, vocabulary_size: int) -> None:
-    has_documents, slices = isinstance(part.corpus, MonolingualCorpus), len(folders)
-    blocks = [map_array(folder / "blocks.npy") for folder in folders]
+def _sum_dropped(entries: Sequence[dict[str, Any]]) -> Counter[str]:
+    """Return the number of dropped rows by reason, in the order of one reader: rows without tokens are last."""
+    dropped = Counter[str]()
+    for entry in entries:
+        dropped.update(entry["dropped"])
+    without_tokens = dropped.pop(NO_TOKENS, 0)
+    return dropped + Counter({NO_TOKENS: without_tokens})
+
+
+def _join_arrays(files: Sequence[Path], target: Path) -> None:
+    """Concatenate token arrays, or arrays of end positions, each of which starts at 0."""
+    is_tokens = target.name.endswith("tokens.npy")
     with ExitStack() as stack:
-        documents = _ends_writer(stack, new / "documents.npy")
-        _ends_writer(stack, new / "blocks.npy")
-        for prefix in part.prefixes:
-            target = _SideWriter(stack, new, prefix, vocabulary_size)
-            sides = [TokenizedSentences.open(folder, prefix, has_documents) for folder in folders]
-            for number in range(sum(map(len, blocks)) - slices):
-                side, ends = sides[number % slices], blocks[number % slices]
-                start, end = ends[number // slices], ends[number // slices + 1]
-                if side.documents is not None:
-                    first, last = np.searchsorted(side.documents, [start, end], "right")
-                    documents.add(side.documents[first:last] - start + target.offsets.length - 1)
-                offsets = side.offsets[start : end + 1]
-                target.extend(side.tokens[offsets[0] : offsets[-1]], np.diff(offsets))
+        if is_tokens:
+            writer = stack.enter_context(ArrayWriter(target, map_array(files[0]).dtype))
+            for file in files:
+                writer.add_file(file)
+            return
+        writer, total = _ends_writer(stack, target), 0
+        for file in files:
+            ends = map_array(file)
+            for start in range(1, len(ends), ENDS_AT_ONCE):
+                writer.add(total + ends[start : start + ENDS_AT_ONCE])
+            total += int(ends[-1])
 
 
 # ---- manifest -----------------------------------------------------------------------------------------------
@@ -276,9 +316,12 @@ def _join_arrays(part: ShardPart, folders: Sequence[Path], new: Path, vocabulary
 
 def write_manifest(out: Path, tokenizer: LineTokenizer, names: Sequence[str], corpora: Corpora) -> None:
     """Write manifest.json from the entries of the parts with these names."""
+    vocabulary: dict[str, Any] = {"size": tokenizer.size, "fingerprint": tokenizer.fingerprint}
+    if tokenizer.special != SpecialTokens.standard(tokenizer.size):
+        vocabulary["special"] = tokenizer.special.dump()
     manifest: dict[str, Any] = {
         "format": SHARD_FORMAT,
-        "vocabulary": {"size": tokenizer.size, "fingerprint": tokenizer.fingerprint},
+        "vocabulary": vocabulary,
         **{kind: {} for kind in KINDS},
     }
     for part in sorted(set(names)):

@@ -28,10 +28,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from crossling.core.errors import BadInput
-from crossling.core.files import check_format, read_json
+from crossling.core.files import append_file, check_format, read_json
 from crossling.core.folder_kinds import kind_note
 from crossling.core.progress import track
 from crossling.core.resumable import file_fingerprint
+from crossling.vocabulary.special_tokens import SpecialTokens
 from crossling.vocabulary.vocabulary import read_report
 
 SHARD_FORMAT = 2
@@ -52,6 +53,14 @@ class ArrayWriter:
     def add(self, values: np.ndarray) -> None:
         """Append values."""
         self.file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self.length += len(values)
+
+    def add_file(self, path: Path) -> None:
+        """Append the values of another array file of this type."""
+        values = map_array(path)
+        with path.open("rb") as source:
+            source.seek(-values.nbytes, os.SEEK_END)
+            append_file(source, self.file)
         self.length += len(values)
 
     def __enter__(self) -> ArrayWriter:
@@ -241,7 +250,8 @@ class Shards:
             manifest = read_json(file)
             version = manifest["format"]
             complete = {"vocabulary", "text", "pairs", "multi", "fingerprint"} <= {*manifest}
-            complete = complete and (Path(path) / "vocab" / "sentencepiece.model").is_file()
+            file_name = "tokenizer.json" if "special" in manifest["vocabulary"] else "sentencepiece.model"
+            complete = complete and (Path(path) / "vocab" / file_name).is_file()
         except (ValueError, TypeError, KeyError):
             version, complete = SHARD_FORMAT, False
         fix = "Create them again with crossling tokenize."
@@ -260,6 +270,12 @@ class Shards:
     def vocabulary_size(self) -> int:
         """Number of vocabulary entries."""
         return int(self.manifest["vocabulary"]["size"])
+
+    @cached_property
+    def special(self) -> SpecialTokens:
+        """Ids of the special tokens. The manifest has them unless they are those of crossling's own vocabularies."""
+        stored = self.manifest["vocabulary"].get("special")
+        return SpecialTokens.from_dict(stored) if stored else SpecialTokens.standard(self.vocabulary_size)
 
     @property
     def vocabulary_path(self) -> Path:

@@ -1,16 +1,21 @@
 """Tokenize corpora into shards (see shards.py), by independent jobs.
 
-Each shard part (see shard_writer.py) is written atomically, and is not written again as long as its sources do not
-change. So an interrupted call resumes, and a language can be added. A large part is tokenized in slices, so that
-several machines can share one file. Each of them reads the whole file, which is cheap, and tokenizes its slice, which
-is not. The manifest is written last.
+Each part of the corpora (see shard_writer.py) is written atomically, and is not written again as long as its sources do
+not change. So an interrupted call resumes, and a language can be added. Three kinds of jobs follow each other:
+
+1. Hash the sources of a part and find its slices. A process that needs a missing plan computes it.
+2. Tokenize a slice. It reads its own range of the file.
+3. Join the slices of a part, as soon as all are there.
+
+Machines share the jobs of the first two kinds. The machine that writes the last slice of a part joins them. The last
+machine writes the manifest.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from glob import escape
@@ -22,23 +27,22 @@ from crossling.core.jobs import Job, Share, run_jobs
 from crossling.core.locks import lock_file, output_lock
 from crossling.core.resumable import ENTRY_FILE, PARTS_FOLDER, check_output_folder
 from crossling.corpora.corpus import Corpora, open_corpora
+from crossling.corpora.source_parts import SourcePart, source_parts
 from crossling.data import shard_writer
 from crossling.data.shard_writer import (
     LineTokenizer,
-    ShardPart,
     has_key_prefix,
+    is_slice_written,
     join_slices,
     key_prefix,
-    part_key,
-    slice_folder,
+    part_plan,
 )
 from crossling.data.shards import Shards
-from crossling.vocabulary.vocabulary import Vocabulary, check_vocabulary_folder, copy_vocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary, store_vocabulary
+from crossling.vocabulary.vocabulary import check_vocabulary_folder
 
 StrPath = str | os.PathLike[str]
 CONTENTS = ("manifest.json", "text", "pairs", "multi", "vocab", ".*")  # of a folder of shards
-SLICE_BYTES = 256 << 20  # of source files on disk
-MAX_SLICES = 32  # with more, reading the whole source in each slice costs more than tokenizing
 
 
 @overload
@@ -72,7 +76,8 @@ def tokenize(
 
     Args:
         corpora: Corpora to tokenize, or their folder.
-        vocab: Folder of the vocabulary, which is copied into the shards.
+        vocab: Vocabulary folder, run, Hugging Face folder, name on the hub, or `bundled`. The vocabulary is copied into
+            the shards.
         out: Folder for the shards.
         workers: Worker processes.
         append: Keep corpora that the shards have and `corpora` has not.
@@ -88,10 +93,10 @@ def tokenize(
     Example:
         >>> shards = xl.tokenize("corpora", "vocab", "shards", workers=8)
     """
-    corpora, tokenizer, out = open_corpora(corpora), Vocabulary.load(vocab), Path(out)
+    corpora, tokenizer, out = open_corpora(corpora), open_vocabulary(vocab), Path(out)
     with output_lock(out, share.label if share else ""):
-        kept = _check_shards_folder(out, shard_writer.shard_parts(corpora), tokenizer, append)
-        is_complete = write_shards(corpora, tokenizer, out, vocab=Path(vocab), kept=kept, workers=workers, share=share)
+        kept = _check_shards_folder(out, source_parts(corpora), tokenizer, append)
+        is_complete = write_shards(corpora, tokenizer, out, vocab=vocab, kept=kept, workers=workers, share=share)
     return Shards.open(out) if is_complete else None
 
 
@@ -100,7 +105,7 @@ def write_shards(
     tokenizer: LineTokenizer,
     out: Path,
     *,
-    vocab: Path | None = None,
+    vocab: StrPath | None = None,
     kept: Sequence[str] = (),
     workers: int = 1,
     share: Share | None = None,
@@ -111,7 +116,7 @@ def write_shards(
         corpora: Corpora to tokenize.
         tokenizer: Makes token IDs of lines.
         out: Folder for the shards, with nothing but shards in it.
-        vocab: Folder of the vocabulary to copy into the shards.
+        vocab: What `tokenizer` was opened from, if it is a vocabulary. It is copied into the shards.
         kept: Parts that the folder has beside those of `corpora`.
         workers: Worker processes.
         share: Do only this share of the work.
@@ -119,54 +124,58 @@ def write_shards(
     Returns:
         True if the shards are complete. False if another share is missing.
     """
-    parts = shard_writer.shard_parts(corpora)
+    parts = source_parts(corpora)
     out.mkdir(parents=True, exist_ok=True)
-    slices = {part.name: _count_slices(part) for part in parts}
-    jobs = [
-        Job(
-            f"{part.name} {index + 1}/{slices[part.name]}" if slices[part.name] > 1 else part.name,
-            partial(shard_writer.write_slice, part, tokenizer, out, index, slices[part.name]),
-        )
-        for part in parts
-        for index in range(slices[part.name])
-    ]
-    run_jobs("tokenize", jobs, workers, share)
-    if share and not _are_all_written(out, parts, tokenizer, slices):
+    plans = [Job(part.name, partial(part_plan, part, tokenizer, out)) for part in parts]
+    run_jobs("read", plans, workers, share)
+    run_jobs("tokenize", [job for part in parts for job in _slice_jobs(part, tokenizer, out)], workers, share)
+    sliced = [part for part in parts if part.slices > 1]
+    joins = [part for part in sliced if not share or _is_written(part, tokenizer, out)]
+    if joins:
+        run_jobs("join", [Job(part.name, partial(join_slices, part, tokenizer, out)) for part in joins], workers)
+    if share and not all(_is_complete(part, tokenizer, out) for part in parts):
         return False
     with lock_file(out / ".joining", wait=False, remove=True) as is_alone:  # two machines may finish at once
         if not is_alone:
             return False
-        sliced = [part for part in parts if slices[part.name] > 1]
-        if sliced:
-            joins = [Job(part.name, partial(join_slices, part, tokenizer, out, slices[part.name])) for part in sliced]
-            run_jobs("join", joins, workers)
         _remove_temporary_files(out, parts)
         if vocab is not None:
-            copy_vocabulary(vocab, out / "vocab")
+            assert isinstance(tokenizer, AnyVocabulary)
+            store_vocabulary(vocab, tokenizer, out / "vocab")
         shard_writer.write_manifest(out, tokenizer, [*kept, *(part.name for part in parts)], corpora)
     return True
 
 
-def _count_slices(part: ShardPart) -> int:
-    """Number of slices. It depends on the sources alone, so that all machines agree on it."""
-    size = sum(source.size() for source in part.sources)
-    return max(1, min(MAX_SLICES, -(-size // SLICE_BYTES)))
+def _slice_jobs(part: SourcePart, tokenizer: LineTokenizer, out: Path) -> list[Job]:
+    return [
+        Job(
+            f"{part.name} {index + 1}/{part.slices}" if part.slices > 1 else part.name,
+            partial(shard_writer.write_slice, part, tokenizer, out, index),
+        )
+        for index in range(part.slices)
+    ]
 
 
-def _are_all_written(out: Path, parts: Sequence[ShardPart], tokenizer: LineTokenizer, slices: dict[str, int]) -> bool:
-    """True if no share is missing. Sources are hashed only if all folders exist: by the last machine, not by all."""
-
-    def is_written(part: ShardPart, prefix: str) -> bool:
-        count = slices[part.name]
-        folders = [slice_folder(out, part, index, count) for index in range(count)]
-        return has_key_prefix(out / part.name, prefix) or all(has_key_prefix(folder, prefix) for folder in folders)
-
-    if not all(is_written(part, key_prefix(tokenizer)) for part in parts):
-        return False
-    return all(is_written(part, part_key(part, tokenizer)) for part in parts)
+def _is_written(part: SourcePart, tokenizer: LineTokenizer, out: Path) -> bool:
+    """True if no slice is missing. The plan, which may hash sources, is used only if all folders exist."""
+    return all(
+        is_slice_written(part, out, index, prefix)
+        for prefix in _key_prefixes(part, tokenizer, out)
+        for index in range(part.slices)
+    )
 
 
-def _remove_temporary_files(out: Path, parts: Sequence[ShardPart]) -> None:
+def _is_complete(part: SourcePart, tokenizer: LineTokenizer, out: Path) -> bool:
+    """True if the folder of the part is there, for these sources."""
+    return all(has_key_prefix(out / part.name, prefix) for prefix in _key_prefixes(part, tokenizer, out))
+
+
+def _key_prefixes(part: SourcePart, tokenizer: LineTokenizer, out: Path) -> Iterator[str]:
+    yield key_prefix(tokenizer)
+    yield part_plan(part, tokenizer, out).key
+
+
+def _remove_temporary_files(out: Path, parts: Sequence[SourcePart]) -> None:
     """Remove joined slices, and temporary folders of killed processes."""
     shutil.rmtree(out / PARTS_FOLDER, ignore_errors=True)
     for folder in (out / part.name for part in parts):
@@ -174,7 +183,7 @@ def _remove_temporary_files(out: Path, parts: Sequence[ShardPart]) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _check_shards_folder(out: Path, parts: Sequence[ShardPart], vocabulary: Vocabulary, append: bool) -> list[str]:
+def _check_shards_folder(out: Path, parts: Sequence[SourcePart], vocabulary: AnyVocabulary, append: bool) -> list[str]:
     """Refuse to overwrite anything but shards. Return the names of parts that the folder has beside `parts`."""
     check_output_folder(out, holds=CONTENTS, command="crossling tokenize", exclusive=True)
     folders = [folder for kind in ("text", "pairs") for folder in (out / kind).glob("[!.]*")]

@@ -90,7 +90,7 @@ def evaluate_bucc(
 def _protocols(encoder: Encoder, layers: Sequence[int], pooling: str) -> dict[str, Sequence[int]]:
     """Return the layers that each protocol scores."""
     if pooling == DECLARED:
-        return {DECLARED: [encoder.num_layers]}
+        return {DECLARED: [encoder.declared_layer]}
     xtreme = {"xtreme": [xtreme_bucc_layer(encoder.num_layers)]} if pooling == "mean" else {}
     return {"margin": layers, **xtreme}
 

@@ -11,21 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from crossling.core.errors import Interrupted
+from crossling.core.files import read_json, write_json
 from crossling.core.locks import output_lock
 from crossling.core.resumable import file_state, fingerprint
 from crossling.evaluate.bucc import evaluate_bucc
-from crossling.evaluate.request import EvaluationRequest, Languages
-from crossling.evaluate.retrieval import evaluate_tatoeba, find_translation_files
+from crossling.evaluate.request import EvaluationRequest, Languages, tasks_and_data
+from crossling.evaluate.retrieval import evaluate_own_pairs, evaluate_tatoeba
+from crossling.evaluate.retrieval_pairs import find_translation_files
 from crossling.evaluate.significance import TaskResult
-from crossling.evaluate.word_alignment import evaluate_word_alignment
+from crossling.evaluate.word_alignment import evaluate_word_alignment, read_gold
 from crossling.finetune.finetune_scoring import check_tuned, evaluate_tuned
 from crossling.finetune.translation.translation_scoring import evaluate_translator
+from crossling.inference.attention_map import attention_map
 from crossling.inference.cpu_precision import in_float32
 from crossling.inference.load_network import as_encoder
 from crossling.inference.sentence_encoder import Encoder
 from crossling.recipes.run_checkpoints import pretraining_cost, select_checkpoints
 from crossling.tasks import predictions, scores
 from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, FilesByPair, select_pairs
+from crossling.tasks.own_pairs import RETRIEVAL, read_own_pairs
 from crossling.tasks.predictions import PartialResults
 from crossling.tasks.scores import ScoreRow
 
@@ -34,10 +38,11 @@ Evaluate = Callable[[Languages], Iterator[TaskResult]]  # of one task, in some l
 
 def evaluate(
     model: Encoder | str | os.PathLike[str],
-    task: str | Sequence[str],
-    data: str | os.PathLike[str],
+    task: str | Sequence[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
+    pairs: str | os.PathLike[str] | None = None,
     languages: str | Sequence[str] | None = None,
     pooling: str = "auto",
     prompt: str | None = None,
@@ -46,6 +51,7 @@ def evaluate(
     recompute: bool = False,
     plug_in: bool = False,
     checkpoints: str | None = None,
+    dimensions: Sequence[int] = (),
 ) -> list[ScoreRow]:
     """Score a model on one or more tasks. An interrupted evaluation with `out` resumes when it is repeated.
 
@@ -53,9 +59,12 @@ def evaluate(
         model: Encoder, or a name that `load` takes, for training-free tasks; else the folder of a fine-tuned model.
         task: "tatoeba", "bucc2018", "word-alignment", "translation", or a data set of a fine-tuned model.
         data: Folder of the benchmark data.
+        pairs: File of sentence pairs to score retrieval on, in place of `task` and `data`: TSV, CSV, xlsx, TMX or
+            another table that `ingest` reads. The rows have the task `retrieval`.
         out: Folder to which the rows (scores.jsonl) and the predictions are added. Predictions are stored only if
             the folder has scores of no other model.
-        languages: Languages or pairs to score, such as "sw" or "de-en". [default: all in `data`]
+        languages: Languages or pairs to score, such as "sw" or "de-en". [default: all in `data`] With `pairs`, the
+            pair of the file. [default: by its name or header]
         pooling: "mean" or "cls", for sentence vectors. "auto" is "mean", and the folder of a Sentence Transformers
             model is scored as it declares too (protocol `declared`).
         prompt: Text before each sentence, such as "query: ". [default: the default prompt of the model, if it declares
@@ -66,6 +75,7 @@ def evaluate(
         plug_in: For tatoeba: let each sentence attend to its translation (VECO's cross-attention).
         checkpoints: Score these checkpoints of the run `model`: `all`, or steps such as `1000,2000`. Rows have `step`
             and `flops`, and a report shows them as a curve. [default: the latest checkpoint]
+        dimensions: For tatoeba: score the vectors truncated to each of these widths besides. Rows have `dimension`.
 
     Returns:
         Score rows, as in scores.jsonl.
@@ -79,9 +89,10 @@ def evaluate(
         >>> rows[0]["metric"], rows[0]["value"]
         ('accuracy', 41.3)
     """
+    tasks, source = tasks_and_data(task, data, pairs)
     request = EvaluationRequest(
-        tasks=list(dict.fromkeys(task.split(",") if isinstance(task, str) else task)),
-        data=Path(data),
+        tasks=tasks,
+        data=source,
         out=Path(out) if out is not None else None,
         languages=languages.split(",") if isinstance(languages, str) else languages,
         pooling=pooling,
@@ -91,6 +102,7 @@ def evaluate(
         recompute=recompute,
         plug_in=plug_in,
         checkpoints=checkpoints,
+        dimensions=dimensions,
     )
     return evaluate_request(model, request)
 
@@ -103,7 +115,7 @@ def evaluate_request(model: Encoder | str | os.PathLike[str], request: Evaluatio
         saved = select_checkpoints(Path(name), request.checkpoints)
         each_alone = replace(request, checkpoints=None)
         return [row for path in saved for row in evaluate_request(path, each_alone)]
-    if TRANSLATION not in request.tasks:
+    if TRANSLATION not in request.tasks and request.tasks != [RETRIEVAL]:
         check_tuned(name, request.finetuned, request.data)
         for each in request.tasks:
             known = languages_of.get(each) or ()
@@ -149,7 +161,12 @@ def _evaluate_training_free(
     data, pooling = request.data, request.pooling
     layers = [encoder.resolve_layer(layer) for layer in request.layers or [encoder.universal_layer]]
     evaluations: dict[str, Evaluate] = {
-        "tatoeba": lambda languages: evaluate_tatoeba(encoder, data, languages, pooling, request.plug_in),
+        "tatoeba": lambda languages: evaluate_tatoeba(
+            encoder, data, languages, pooling, request.plug_in, request.dimensions
+        ),
+        RETRIEVAL: lambda _: evaluate_own_pairs(
+            encoder, read_own_pairs(data, request.languages), pooling, request.dimensions
+        ),
         "bucc2018": lambda languages: evaluate_bucc(encoder, data, layers, languages, pooling),
         "word-alignment": lambda languages: evaluate_word_alignment(encoder, data, languages, request.methods),
     }
@@ -165,11 +182,15 @@ def _evaluate_training_free(
         "methods": [*request.methods],
         "layers": layers,
         "plug_in": request.plug_in,
+        **({"dimensions": [*request.dimensions]} if request.dimensions else {}),
     }
     description = {"model": encoder.name, "weights": encoder.fingerprint(), **options}
     rows: list[ScoreRow] = []
     for task in tasks:
-        files = select_pairs(TRAINING_FREE_TASKS[task](data), languages_of[task], data / task)
+        if task == RETRIEVAL:
+            files = {"-".join(read_own_pairs(data, request.languages).languages): [data]}
+        else:
+            files = select_pairs(TRAINING_FREE_TASKS[task](data), languages_of[task], data / task)
         if request.plug_in:
             files = {name: [*paths, *find_translation_files(paths)] for name, paths in files.items()}
         partial = PartialResults(request.out, task, description)
@@ -177,7 +198,26 @@ def _evaluate_training_free(
         rows += [{**row, **cost} for row in new]
         scores.add_scores(request.out / "scores.jsonl", rows)
         partial.finish()
+    if "word-alignment" in tasks and has_own_folder and getattr(encoder.model.config, "cross_attention", False):
+        _store_attention(encoder, data, languages_of["word-alignment"], request.out)
     return rows
+
+
+def _store_attention(encoder: Encoder, data: Path, languages: Languages, out: Path) -> None:
+    """Store how the first sentence pair attends to each other, for the report (VECO, Figure 1)."""
+    gold = read_gold(data, languages)[0]
+    pair = gold.pairs[0]
+    found = attention_map(encoder, " ".join(pair.source), " ".join(pair.target))
+    example = {
+        "queries": found.queries,
+        "keys": found.keys,
+        "weights": found.weights_LT.round(3).tolist(),
+        "layer": found.layer,
+        "languages": gold.languages.split("-"),
+        "model": encoder.name,
+    }
+    file = out / "showcase.json"
+    write_json(file, {**(read_json(file) if file.is_file() else {}), "attention": example})
 
 
 def _evaluate_or_resume(
@@ -204,7 +244,9 @@ def _has_own_folder(out: Path, model: str) -> bool:
     """Return False and warn if the folder has scores of other models. Predictions do not name their model."""
     file = out / "scores.jsonl"
     rows = scores.read_scores(file) if file.exists() else []
-    others = {row["model"] for row in rows if row["task"] in TRAINING_FREE_TASKS and "step" not in row} - {model}
+    others = {
+        row["model"] for row in rows if row["task"] in (*TRAINING_FREE_TASKS, RETRIEVAL) and "step" not in row
+    } - {model}
     if others:
         warnings.warn(
             f"{out}: contains scores of {min(others)}, so the predictions of {model} are not stored. Use one folder per"

@@ -18,13 +18,14 @@ from rich.table import Table
 
 from crossling.data.batches import Batches, StepWork
 from crossling.data.shards import Shards
-from crossling.evaluate.retrieval import RetrievalPair, RetrievalSide, read_tatoeba, retrieval_accuracy
+from crossling.evaluate.retrieval import retrieval_accuracy
+from crossling.evaluate.retrieval_pairs import RetrievalPair, RetrievalSide, read_tatoeba
 from crossling.inference.hidden_states import evaluation_mode
 from crossling.inference.load import make_encoder
 from crossling.objectives import Network
 from crossling.recipes.recipe import Recipe
 from crossling.sampling import Sampling
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary
 
 SENTENCES = 200  # per language
 TOKENS = 4096  # per language and objective
@@ -33,13 +34,25 @@ SEED = 2**32  # larger than any seed of a recipe, so that the examples and masks
 Probe = Callable[[Network], dict[str, float]]
 
 
+@dataclass(frozen=True)
+class NamedProbe:
+    """A probe whose metrics are known before it is called."""
+
+    function: Probe
+    metrics: tuple[str, ...]
+
+    def __call__(self, net: Network) -> dict[str, float]:
+        """Return the metrics of a network."""
+        return self.function(net)
+
+
 def make_retrieval_probe(
     data: Path,
-    vocabulary: Vocabulary,
+    vocabulary: AnyVocabulary,
     sentences: int = SENTENCES,
     languages: Sequence[str] | None = None,
     best_layer: bool = False,
-) -> Probe:
+) -> NamedProbe:
     """Return a probe of the retrieval accuracy, averaged over both directions.
 
     Metrics: `retrieval/sw` for a pair with English, `retrieval/qaa-qac` for others, and `retrieval`, their mean.
@@ -65,9 +78,8 @@ def make_retrieval_probe(
             first_ND, second_ND = (
                 vectors_ND[[row_of[sentence] for sentence in side.sentences]] for side in (first, second)
             )
-            name = "-".join(side.language for side in (first, second) if side.language != "en")
             directions = (first_ND, second_ND, second.sentences), (second_ND, first_ND, first.sentences)
-            accuracies[f"retrieval/{name}"] = fmean(retrieval_accuracy(*direction) for direction in directions)
+            accuracies[_retrieval_metric(pair)] = fmean(retrieval_accuracy(*direction) for direction in directions)
         return accuracies
 
     def probe(net: Network) -> dict[str, float]:
@@ -76,10 +88,14 @@ def make_retrieval_probe(
         best = max(map(accuracies_of, layers), key=lambda accuracies: fmean(accuracies.values()))
         return {"retrieval": fmean(best.values()), **best}
 
-    return probe
+    return NamedProbe(probe, ("retrieval", *map(_retrieval_metric, pairs)))
 
 
-def make_loss_probe(shards: Shards, recipe: Recipe) -> Probe:
+def _retrieval_metric(pair: RetrievalPair) -> str:
+    return "retrieval/" + "-".join(side.language for side in pair.sides if side.language != "en")
+
+
+def make_loss_probe(shards: Shards, recipe: Recipe) -> NamedProbe:
     """Return a probe of the mean of each loss term on monolingual text, by language: `loss/sw/mlm`.
 
     The examples and masks are the same at every call, for every seed and sampling. On shards that the run also trains
@@ -110,12 +126,18 @@ def make_loss_probe(shards: Shards, recipe: Recipe) -> Probe:
                         losses[key] = losses.get(key, 0.0) + float(sums[term]) / max(1, work.counts[term])
         return losses
 
-    return probe
+    terms = [term for task in tasks.values() for term in task.loss_weights]
+    return NamedProbe(probe, tuple(f"loss/{language}/{term}" for language in languages for term in terms))
 
 
 def combine_probes(probes: Sequence[Probe]) -> Probe:
     """Return one probe with the metrics of all."""
-    return lambda net: {name: value for probe in probes for name, value in probe(net).items()}
+
+    def probe(net: Network) -> dict[str, float]:
+        return {name: value for each in probes for name, value in each(net).items()}
+
+    named = [each for each in probes if isinstance(each, NamedProbe)]
+    return NamedProbe(probe, tuple(name for each in named for name in each.metrics)) if named == [*probes] else probe
 
 
 @dataclass(frozen=True, kw_only=True)

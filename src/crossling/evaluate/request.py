@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from crossling.inference.pooling import check_pooling
 from crossling.inference.word_links import check_methods
 from crossling.tasks import scores
 from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, language_names, normalize_language
+from crossling.tasks.own_pairs import RETRIEVAL, read_own_pairs
 from crossling.tasks.registry import DATASETS, check_task
 
 Languages = list[str] | None  # None: all languages of the data
@@ -21,7 +23,7 @@ class EvaluationRequest:
     """Arguments of `evaluate`."""
 
     tasks: Sequence[str]
-    data: Path
+    data: Path  # folder of benchmark data, or a file of own sentence pairs
     out: Path | None = None
     languages: Sequence[str] | None = None
     pooling: str = "auto"
@@ -31,19 +33,22 @@ class EvaluationRequest:
     recompute: bool = False
     plug_in: bool = False
     checkpoints: str | None = None
+    dimensions: Sequence[int] = ()
 
     @property
     def training_free(self) -> list[str]:
         """Tasks that need no fine-tuning."""
-        return [task for task in self.tasks if task in TRAINING_FREE_TASKS]
+        return [task for task in self.tasks if task in (*TRAINING_FREE_TASKS, RETRIEVAL)]
 
     @property
     def finetuned(self) -> list[str]:
         """Tasks of fine-tuned models."""
-        return [task for task in self.tasks if task not in TRAINING_FREE_TASKS]
+        return [task for task in self.tasks if task not in (*TRAINING_FREE_TASKS, RETRIEVAL)]
 
     def check(self) -> dict[str, Languages]:
         """Raise BadInput if the request is invalid. Return the requested languages of each task that has any."""
+        if [*self.tasks] == [RETRIEVAL] and not self.data.is_dir():
+            return self._check_pairs()
         for task in self.tasks:
             check_task(task, [*TRAINING_FREE_TASKS, TRANSLATION, *DATASETS])
         self._check_options()
@@ -56,6 +61,13 @@ class EvaluationRequest:
                 raise BadInput(f"task={TRANSLATION}: cannot be combined with other tasks. Request it alone.")
             return {TRANSLATION: None if self.languages is None else [*self.languages]}
         return dict.fromkeys(self.tasks) if self.languages is None else self._languages_by_task(self.languages)
+
+    def _check_pairs(self) -> dict[str, Languages]:
+        self._check_options()
+        read_own_pairs(self.data, self.languages)
+        if self.out is not None:
+            scores.check_scores_folder(self.out)
+        return {RETRIEVAL: None}
 
     def _check_options(self) -> None:
         if not self.training_free and (
@@ -75,6 +87,8 @@ class EvaluationRequest:
         if self.plug_in and [*self.tasks] != ["tatoeba"]:
             fix = "Omit it: models fine-tuned with plug_in use it by themselves" if self.finetuned else "Omit it"
             raise BadInput(f"plug_in=true: applies to tatoeba only. {fix}.")
+        if self.dimensions and ("tatoeba" not in self.tasks or self.plug_in):
+            raise BadInput("dimensions: applies to tatoeba without plug_in only. Omit it.")
         check_pooling(self.pooling)
         check_methods(self.methods)
 
@@ -90,6 +104,19 @@ class EvaluationRequest:
             for task, own in available.items()
         }
         return {task: own for task, own in requested.items() if own}
+
+
+def tasks_and_data(
+    task: str | Sequence[str] | None, data: str | os.PathLike[str] | None, pairs: str | os.PathLike[str] | None
+) -> tuple[list[str], Path]:
+    """Return the tasks of a request and their data: a folder of benchmarks, or a file of own sentence pairs."""
+    if pairs is not None:
+        if task or data is not None:
+            raise BadInput(f"pairs={pairs}: cannot be combined with task and data. Omit these.")
+        return [RETRIEVAL], Path(pairs)
+    if not task or data is None:
+        raise BadInput("task and data: one is missing. Give both, or a file of sentence pairs as pairs.")
+    return list(dict.fromkeys(task.split(",") if isinstance(task, str) else task)), Path(data)
 
 
 def _available_languages(task: str, data: Path) -> set[str]:

@@ -12,6 +12,9 @@ are separate candidates, as in `xtreme`.
 
 Protocol `declared`: as `sweep`, with the sentence vectors that the folder of a Sentence Transformers model declares.
 
+Protocols `sweep-64` and `declared-64`: as `sweep` and `declared`, with the first 64 dimensions of the vectors, at the
+layer that `encode` reads.
+
 Protocol `plug-in`: as `sweep`, but each sentence attends to its translation (VECO's cross-attention).
 """
 # N lines or distinct sentences of the query side, M of the other; K layers with the embeddings, D width
@@ -28,13 +31,18 @@ import torch
 
 from crossling.core.errors import BadInput
 from crossling.core.progress import Progress, count_truncations
-from crossling.corpora.languages import canonical_code
+from crossling.evaluate.retrieval_pairs import (
+    RetrievalInput,
+    RetrievalPair,
+    RetrievalSide,
+    add_translations,
+    read_tatoeba,
+)
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.pooling import DECLARED, normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
-from crossling.tasks.benchmark_files import find_tatoeba_files, select_pairs
+from crossling.tasks.own_pairs import RETRIEVAL, OwnPairs
 from crossling.tasks.predictions import ExamplePrediction
-from crossling.tasks.readers import read_lines
 from crossling.tasks.scores import Score, ScoreRow
 
 QUERIES_PER_BLOCK = 1024
@@ -43,68 +51,59 @@ MAX_VECTOR_BYTES = 2 << 30  # of sentence vectors at all layers in memory
 WITH_BITEXT = "ar bg de el es fr hi ru sw th tr ur vi zh"
 WITHOUT_BITEXT = "af bn et eu fa fi he hu id it ja jv ka kk ko ml mr nl pt ta te tl"
 LISTS = {"tatoeba-14": WITH_BITEXT, "tatoeba-22": WITHOUT_BITEXT, "tatoeba-36": f"{WITH_BITEXT} {WITHOUT_BITEXT}"}
-MTEB, PLUG_IN = "mteb", "plug-in"
-
-RetrievalInput = str | tuple[str, str]  # a sentence, or a sentence with its translation
-
-
-@dataclass(frozen=True)
-class RetrievalSide:
-    """The sentences of one language."""
-
-    language: str
-    sentences: list[str]
-    file: Path | None = None
-    translations: list[str] | None = None  # of each sentence, if cross-attention is plugged in
-
-    @property
-    def inputs(self) -> list[RetrievalInput]:
-        """Inputs of the encoder."""
-        return list(
-            self.sentences if self.translations is None else zip(self.sentences, self.translations, strict=True)
-        )
-
-
-@dataclass(frozen=True)
-class RetrievalPair:
-    """Two sides. Line i of one is the translation of line i of the other."""
-
-    first: RetrievalSide
-    second: RetrievalSide
-
-    @property
-    def sides(self) -> tuple[RetrievalSide, RetrievalSide]:
-        """Both sides."""
-        return self.first, self.second
-
-    @property
-    def name(self) -> str:
-        """Language codes, such as `de-en`."""
-        return f"{self.first.language}-{self.second.language}"
-
-
-def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[RetrievalPair]:
-    """Return all pairs of DATA/tatoeba/v1 in the order of their names, or those of some languages."""
-    selected = select_pairs(find_tatoeba_files(data), languages, data / "tatoeba")
-    names = {file.name.split(".")[1] for files in selected.values() for file in files}
-    return [_read_pair(data / "tatoeba" / "v1", name) for name in sorted(names)]
+MTEB, PLUG_IN, TATOEBA = "mteb", "plug-in", "tatoeba"
 
 
 def evaluate_tatoeba(
-    encoder: Encoder, data: Path, languages: Sequence[str] | None = None, pooling: str = "auto", plug_in: bool = False
+    encoder: Encoder,
+    data: Path,
+    languages: Sequence[str] | None = None,
+    pooling: str = "auto",
+    plug_in: bool = False,
+    dimensions: Sequence[int] = (),
 ) -> Iterator[TaskResult]:
-    """Yield the results of each language pair in both directions. With `plug_in`, sentences attend to translations."""
+    """Yield the results of each language pair in both directions. With `plug_in`, sentences attend to translations.
+
+    Vectors truncated to each of `dimensions` are scored besides.
+    """
     pairs = read_tatoeba(data, languages)
-    poolings = choose_poolings(encoder, pooling)[: 1 if plug_in else None]
     if plug_in:
         encoder.check_cross_attention()
-        pairs = [RetrievalPair(*map(_add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
+        pairs = [RetrievalPair(*map(add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
+    return _evaluate_pairs(encoder, pairs, TATOEBA, pooling, plug_in, dimensions)
+
+
+def evaluate_own_pairs(
+    encoder: Encoder, own: OwnPairs, pooling: str = "auto", dimensions: Sequence[int] = ()
+) -> Iterator[TaskResult]:
+    """Yield the results of the sentence pairs of a user in both directions, as `evaluate_tatoeba`."""
+    first, second = (
+        RetrievalSide(language, [row[side] for row in own.rows]) for side, language in enumerate(own.languages)
+    )
+    return _evaluate_pairs(
+        encoder, [RetrievalPair(first, second)], RETRIEVAL, pooling, plug_in=False, dimensions=dimensions
+    )
+
+
+def _evaluate_pairs(
+    encoder: Encoder,
+    pairs: Sequence[RetrievalPair],
+    task: str,
+    pooling: str,
+    plug_in: bool,
+    dimensions: Sequence[int],
+) -> Iterator[TaskResult]:
+    poolings = choose_poolings(encoder, pooling)[: 1 if plug_in else None]
+    width = min(encoder.vector_width(each) for each in poolings)
+    if not all(1 <= each < width for each in dimensions):
+        found = ",".join(map(str, dimensions))
+        raise BadInput(f"dimensions={found}: the vectors of {encoder.name} have {width}. Give smaller numbers.")
     groups = list(_group_by_memory(pairs, encoder))
     inputs_by_group = [
         dict.fromkeys(each for pair in group for side in pair.sides for each in side.inputs) for group in groups
     ]
     total = len(poolings) * sum(map(len, inputs_by_group))
-    with count_truncations("tatoeba"), Progress("tatoeba: sentences", total) as progress:
+    with count_truncations(task), Progress(f"{task}: sentences", total) as progress:
         for group, inputs in zip(groups, inputs_by_group, strict=True):
             sentences = [each if isinstance(each, str) else each[0] for each in inputs]
             translations = [each[1] for each in inputs] if plug_in else None
@@ -113,8 +112,12 @@ def evaluate_tatoeba(
                 vectors_KND = encoder.encode_layers(
                     sentences, each, on_batch=progress.advance, translations=translations
                 )
-                results = _score_group(encoder, group, rows, normalize_vectors(vectors_KND), each)
-                yield from (replace(result, parts=2 * len(poolings)) for result in results)
+                variants = [
+                    _score_group(encoder, group, rows, vectors_KND, each, dimension=dimension, task=task)
+                    for dimension in (None, *dimensions)
+                ]
+                parts = 2 * len(poolings) * len(variants)
+                yield from (replace(result, parts=parts) for results in variants for result in results)
 
 
 def _score_group(
@@ -123,7 +126,15 @@ def _score_group(
     rows: dict[RetrievalInput, int],
     vectors_KND: np.ndarray,
     pooling: str,
+    *,
+    dimension: int | None,
+    task: str,
 ) -> Iterator[TaskResult]:
+    """Yield the results of all layers or, with `dimension`, of truncated vectors of the layer that `encode` reads."""
+    if dimension is not None:
+        layer = 0 if pooling == DECLARED else encoder.universal_layer
+        vectors_KND = vectors_KND[[layer], :, :dimension]
+    vectors_KND = normalize_vectors(vectors_KND)
     for pair in group:
         first, second = (_DistinctLines.of(side.inputs) for side in pair.sides)
         first_KND, second_KMD = (vectors_KND[:, [rows[each] for each in side.distinct]] for side in (first, second))
@@ -132,8 +143,10 @@ def _score_group(
             for one_ND, other_MD in zip(first_KND, second_KMD, strict=True)
         ]
         forward_KN, backward_KM = (np.stack(by_layer) for by_layer in zip(*nearest, strict=True))
-        yield _score(encoder, pair, 0, second.first_line[forward_KN[:, first.of_line]], second, pooling)
-        yield _score(encoder, pair, 1, first.first_line[backward_KM[:, second.of_line]], first, pooling)
+        found_KN = second.first_line[forward_KN[:, first.of_line]]
+        yield _score(encoder, pair, 0, found_KN, second, pooling=pooling, dimension=dimension, task=task)
+        found_KM = first.first_line[backward_KM[:, second.of_line]]
+        yield _score(encoder, pair, 1, found_KM, first, pooling=pooling, dimension=dimension, task=task)
 
 
 def choose_poolings(encoder: Encoder, pooling: str) -> list[str]:
@@ -216,7 +229,10 @@ def _score(
     query_side: int,
     found_KN: np.ndarray,
     candidates: _DistinctLines,
+    *,
     pooling: str,
+    dimension: int | None,
+    task: str,
 ) -> TaskResult:
     """Score one direction. `found_KN` are lines of the candidates."""
     query, other = pair.sides[query_side], pair.sides[1 - query_side]
@@ -225,15 +241,20 @@ def _score(
         direction = "en-xx" if query.language == "en" else "xx-en"
     lines, has_translations, is_declared = len(query.sentences), query.translations is not None, pooling == DECLARED
     protocol = PLUG_IN if has_translations else DECLARED if is_declared else "sweep"
-    scored = [encoder.num_layers] if is_declared else list(range(len(found_KN)))
+    if is_declared or dimension is not None:
+        scored = [encoder.declared_layer if is_declared else encoder.universal_layer]
+    else:
+        scored = list(range(len(found_KN)))
+    protocol += "" if dimension is None else f"-{dimension}"
     score = Score(
         model=encoder.name,
-        task="tatoeba",
+        task=task,
         protocol=protocol,
         metric="accuracy",
         language=language,
         direction=direction,
         pooling=pooling,
+        dimension=dimension,
         prompt=encoder.prompt_for(pooling) or None,
         setting=PLUG_IN if has_translations else "training-free",
         seed=encoder.seed,
@@ -242,7 +263,7 @@ def _score(
     )
     correct_KN = found_KN == candidates.first_line[candidates.of_line]
     by_protocol = {protocol: (scored, correct_KN)}
-    if direction == "en-xx" and pooling == "mean" and not has_translations:
+    if (task, direction, pooling, dimension) == (TATOEBA, "en-xx", "mean", None) and not has_translations:
         layer = xtreme_tatoeba_layer(encoder.num_layers)
         by_protocol["xtreme"] = ([layer], found_KN == np.arange(lines))
     rows = []
@@ -250,8 +271,8 @@ def _score(
         correct_NK = correct_KN[[scored.index(layer) for layer in layers]].T
         statistics_NK2 = np.stack([correct_NK, np.ones_like(correct_NK)], axis=-1)
         rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
-    if is_declared or (encoder.head is None and not has_translations):
-        layer = encoder.num_layers if is_declared else encoder.universal_layer
+    if dimension is None and (is_declared or (encoder.head is None and not has_translations)):
+        layer = encoder.declared_layer if is_declared else encoder.universal_layer
         statistics_NK3 = f1_by_line(found_KN[[scored.index(layer)]])
         rows += rows_by_layer(replace(score, protocol=MTEB, metric="f1"), statistics_NK3, [layer])
     not_scored = [None] * scored[0]  # layers
@@ -266,7 +287,8 @@ def _score(
         )
         for line in range(lines)
     )
-    variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * has_translations])
+    truncated = [] if dimension is None else [str(dimension)]
+    variant = ".".join([direction, *[pooling] * (pooling != "mean"), *[PLUG_IN] * has_translations, *truncated])
     return TaskResult(name=pair.name, rows=rows, variant=variant, examples=examples, parts=2)
 
 
@@ -302,64 +324,3 @@ def _group_by_memory(pairs: Sequence[RetrievalPair], encoder: Encoder) -> Iterat
         inputs |= new
     if group:
         yield group
-
-
-def _read_pair(folder: Path, name: str) -> RetrievalPair:
-    codes = name.split("-")
-    if len(codes) != 2:
-        raise BadInput(f"{folder}: tatoeba.{name} is not a language pair. Rename the files to tatoeba.XXX-YYY.*.")
-    sides = []
-    for code in codes:
-        path = folder / f"tatoeba.{name}.{code}"
-        sides.append(RetrievalSide(canonical_code(code), _read_sentences(path), path))
-    first, second = sides
-    if len(first.sentences) != len(second.sentences):
-        raise BadInput(
-            f"{folder / f'tatoeba.{name}'}: {len(first.sentences)} lines in .{codes[0]} but {len(second.sentences)} "
-            f"in .{codes[1]}. Expected line i to translate line i. Download the files again."
-        )
-    return RetrievalPair(first, second)
-
-
-def _read_sentences(path: Path) -> list[str]:
-    sentences = read_lines(path)
-    for number, sentence in enumerate(sentences, start=1):
-        if not sentence.strip():
-            raise BadInput(f"{path}: line {number}: empty, expected a sentence. Remove the line from both sides.")
-    return sentences
-
-
-def find_translation_files(files: Sequence[Path]) -> list[Path]:
-    """Return the existing translations of the two files of a pair, for cross-attention."""
-    plain = [file.with_suffix("") if file.suffix == ".gz" else file for file in files]
-    paths = [_translation_file(one, other) for one in plain for other in plain if one != other]
-    return [file for path in paths for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()]
-
-
-def _translation_file(file: Path, other: Path) -> Path:
-    """Return the path of the translation of one side into the language of the other."""
-    return file.parents[1] / "translated" / other.suffix[1:] / file.name
-
-
-def _add_translations(side: RetrievalSide, other: RetrievalSide) -> RetrievalSide:
-    """Add the translation of each sentence into the language of the other side.
-
-    The file tatoeba/translated/eng/tatoeba.deu-eng.deu is in English. Equal sentences get the translation of the first,
-    so that they stay one candidate.
-    """
-    assert side.file is not None and other.file is not None  # noqa: PT018
-    path = _translation_file(side.file, other.file)
-    if not any(file.is_file() for file in (path, path.with_name(f"{path.name}.gz"))):
-        raise BadInput(
-            f"{path}: no such file, plain or .gz. Put the lines of {side.file.name}, translated into {other.language}, "
-            "there, or omit plug_in."
-        )
-    translations = _read_sentences(path)
-    if len(translations) != len(side.sentences):
-        raise BadInput(
-            f"{path}: {len(translations)} lines, but {side.file} has {len(side.sentences)}. Expected line i to "
-            "translate line i. Translate the file again."
-        )
-    first_translation: dict[str, str] = {}
-    pairs = zip(side.sentences, translations, strict=True)
-    return replace(side, translations=[first_translation.setdefault(*pair) for pair in pairs])

@@ -4,6 +4,7 @@
         tokenizer.json  sentencepiece.model
         generator/                         folder of the same form, if the run trained a generator
         modules.json  sentence_bert_config.json  1_Pooling/     for Sentence Transformers
+        onnx/                              ONNX files, if requested
         README.md  export.json             model card, and its content for programs
 
 The folder can be loaded by transformers, Sentence Transformers and crossling.
@@ -13,11 +14,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -25,66 +26,34 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_NAME
 
+from crossling import bundled
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import atomic_folder, write_json
 from crossling.core.folder_kinds import kind_note
-from crossling.core.hub import quiet_transformers
+from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder, quiet_transformers
 from crossling.core.locks import output_lock
 from crossling.core.resumable import check_output_folder
 from crossling.export.model_card import RunSummary, render_model_card, summarize_run
-from crossling.model import heads
+from crossling.export.model_copy import EXPORT_INFO, copy_model_folder
+from crossling.export.onnx_files import add_onnx, check_onnx
+from crossling.export.publish import check_license, check_login, set_license, upload
+from crossling.export.standalone import AUTO_MAP, collect_sources
+from crossling.inference.sentence_head import HEAD_FILES
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import to_huggingface
 from crossling.model.embedding import DisentangledEmbedding
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import CrosslingForMaskedLM, CrosslingForPreTraining
 from crossling.model.int8 import quantize
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.run_checkpoints import run_of
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 from crossling.vocabulary.vocabulary import Vocabulary
 
-ENTRY = "heads"  # imports all other files and has every class below
-# All classes come from one file: transformers gives each file its own namespace, with its own copy of a class.
-AUTO_MAP = {
-    "AutoConfig": f"{ENTRY}.CrosslingConfig",
-    "AutoModel": f"{ENTRY}.CrosslingModel",
-    "AutoModelForMaskedLM": f"{ENTRY}.CrosslingForMaskedLM",
-    "AutoModelForPreTraining": f"{ENTRY}.CrosslingForPreTraining",
-}
-_IMPORT = re.compile(r"^from crossling\.model\.(?:kernels\.)?(\w+) import", re.MULTILINE)
-_KERNEL = re.compile(
-    r"^if torch\.cuda\.is_available\(\).*\n    with suppress.*\n        from crossling\.model.*\n"  # attention, blocks
-    r"|^try:\n    from crossling\.model.*\nexcept .*\n    kernel = None.*\n",  # prediction
-    re.MULTILINE,
-)
-
-
-def collect_sources() -> dict[str, str]:
-    """Return the file names and contents of the entry and all modules that it imports."""
-    sources: dict[str, str] = {}
-    folder = Path(heads.__file__).parent
-    waiting = [ENTRY]
-    while waiting:
-        name = waiting.pop()
-        if name not in sources:
-            file = next(file for file in (folder / f"{name}.py", folder / "kernels" / f"{name}.py") if file.exists())
-            text = file.read_text(encoding="utf-8")
-            waiting += _IMPORT.findall(text)
-            sources[name] = _make_standalone(text)
-    return {
-        f"{name}.py": f"# Part of crossling, under the Apache License 2.0.\n{sources[name]}" for name in sorted(sources)
-    }
-
-
-def _make_standalone(text: str) -> str:
-    """Make imports relative and remove the kernels, which only training needs."""
-    text = _KERNEL.sub("kernel = None\n", text)
-    return _IMPORT.sub(r"from .\1 import", text)
-
-
-EXPORT_INFO = "export.json"
 FAMILIES = ("crossling", "xlm-roberta")
+NATIVE = "native"  # a Hugging Face encoder in its own architecture
 PRECISIONS = ("single", "half", "int8")
 PRECISION_ALIASES = {"fp32": "single", "float32": "single", "fp16": "half", "float16": "half"}
 HEAD_CLASSES = {"rtd_head": CrosslingForPreTraining, "lm_head": CrosslingForMaskedLM}  # in order of preference
@@ -98,6 +67,10 @@ def export(
     as_: str = "crossling",
     precision: str = "single",
     layers: int | None = None,
+    onnx: str | None = None,
+    push: str | None = None,
+    private: bool = False,
+    license: str | None = None,
 ) -> Path:
     """Export a run at its latest checkpoint as a Hugging Face folder with a model card.
 
@@ -105,48 +78,103 @@ def export(
     without a head. Momentum encoder, queue and projection of the contrastive loss are not exported.
 
     Args:
-        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`.
+        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`. With `onnx` or `push` also any
+            Hugging Face encoder by folder or Hub name: its files are copied.
         out: Folder to write. It may contain an earlier export.
         standalone: Add the model code, so that transformers can load the folder without crossling.
-        as_: `crossling`, or `xlm-roberta` for a model of its architecture, which transformers knows without
+        as_: Our own architecture (`crossling`), or `xlm-roberta` for a model that transformers knows without
             crossling. With a replaced token detection head it becomes ELECTRA's discriminator.
         precision: Precision of the weights in the file: `single` (fp32), `half` (fp16), or `int8` with about a quarter
             of the size.
         layers: Export the encoder up to this layer only, without head and generator [default: all layers].
+        onnx: Add ONNX files to the folder: `fp32`, `int8` or `both`. Needs the extra `onnx`. Each file is run, and its
+            sentence vectors are compared with those of torch.
+        push: Upload the folder to this repository of the Hugging Face hub, `USER/NAME`. Create it if there is none.
+        private: Create a private repository.
+        license: Licence in the card's metadata, such as `apache-2.0`. Needed to upload, unless the card has one.
 
     Returns:
         The folder.
 
     Raises:
-        BadInput: An option is not valid, `run` is not a run folder, or `out` has other content.
+        BadInput: An option is not valid, `run` is not a run folder, `out` has other content, or the hub refuses.
+        Failed: An ONNX file computes other vectors than torch, or the hub cannot be reached.
 
     Example:
         >>> import crossling as xl
         >>> xl.export("run", "exported", precision="half")
     """
-    run, out = Path(run), Path(out)
-    precision = PRECISION_ALIASES.get(precision, precision)
-    _check_options(run, out, standalone, as_, precision)
-    net, vocabulary, summary = load_run(run), Vocabulary.load((run_of(run) or run) / "vocab"), summarize_run(run)
+    out, precision = Path(out), PRECISION_ALIASES.get(precision, precision)
+    _check_options(standalone, as_, precision, onnx)
+    check_export_folder(out, "crossling export")
+    is_run = run_of(run) is not None
+    if not is_run and (onnx, push) == (None, None):
+        raise BadInput(
+            f"{run}: no recipe.json, so not a run folder{kind_note(Path(run))}. Give a folder that crossling pretrain"
+            " wrote. Other encoders are exported with onnx or push only."
+        )
+    if not is_run and (standalone, as_, precision, layers) != (False, "crossling", "single", None):
+        raise BadInput(f"{run}: not a run, so its files are copied as they are. Omit options other than onnx and push.")
+    if is_run:
+        check_license(license, push)
+    if push is not None:
+        check_login(push)
+    with output_lock(out):
+        if is_run:
+            options = {
+                "standalone": standalone,
+                "family": as_,
+                "precision": precision,
+                "onnx": onnx,
+                "license": license,
+            }
+            _export_run(Path(run), out, layers, options)
+        else:
+            _copy_encoder(run, out, onnx, push, license)
+        if push is not None:
+            upload(out, push, private)
+    return out
+
+
+def _copy_encoder(
+    model: str | os.PathLike[str], out: Path, onnx: str | None, push: str | None, license: str | None
+) -> None:
+    """Write a copy of an encoder's folder, with ONNX files and licence if requested."""
+    source = get_model_folder(bundled.resolve_model(model), TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
+    with atomic_folder(out) as folder:
+        info = copy_model_folder(source, folder)
+        set_license(folder, license, push)
+        _finish(folder, {"source": Path(model).name, **info}, onnx)
+
+
+def _export_run(run: Path, out: Path, layers: int | None, options: dict[str, Any]) -> None:
+    """Write a run as a folder. `options` are those of the model card."""
+    family, precision = options["family"], options["precision"]
+    net, vocabulary, summary = load_run(run), open_vocabulary((run_of(run) or run) / "vocab"), summarize_run(run)
+    if isinstance(net.encoder, NativeEncoder):
+        _check_native(run, options["standalone"], family, precision, layers)
+        family = options["family"] = NATIVE
+    if "decoder" in net.parts and layers is None:
+        raise BadInput(
+            f"{run}: an encoder-decoder is exported as a translator. Train one with crossling finetune {run} --task"
+            f" translation, or give layers={net.encoder.config.num_hidden_layers} for the encoder alone."
+        )
     truncated = None if layers is None else _truncated_config(net.encoder.config, layers, run)
     if precision == "int8":
         _check_finite(net, run)
-    write_export(
-        *(out, net, vocabulary, summary), truncated=truncated, standalone=standalone, family=as_, precision=precision
-    )
-    return out
+    write_export(out, net, vocabulary, summary, truncated=truncated, **options)
 
 
 def write_export(
     out: Path,
     net: Network,
-    vocabulary: Vocabulary,
+    vocabulary: AnyVocabulary,
     summary: RunSummary,
     *,
     truncated: CrosslingConfig | None = None,
-    standalone: bool = False,
     family: str = "crossling",
     precision: str = "single",
+    **options: Any,
 ) -> None:
     """Write a network as a Hugging Face folder with a model card.
 
@@ -156,33 +184,39 @@ def write_export(
         vocabulary: Its vocabulary.
         summary: Description of the run for the model card.
         truncated: Configuration of the first layers, to export only these.
-        standalone: Add the model code.
         family: Architecture of the exported model.
         precision: Precision of the weights in the file.
+        options: Other options of `export` that the model card describes.
     """
+    options = {"standalone": False, "onnx": None, "license": None, **options}
     models, config = build_models(net, family, truncated), truncated or net.encoder.config
-    with output_lock(out), atomic_folder(out) as folder:
+    with atomic_folder(out) as folder:
         for name, model in models.items():
-            _write_model(folder / name, model, standalone, precision)
+            _write_model(folder / name, model, options["standalone"], precision)
             _write_tokenizer(folder / name, vocabulary, config.max_position_embeddings)
         _write_sentence_transformer(folder, config, family)
         text = render_model_card(
-            out.resolve().name,
-            summary,
+            *(out.resolve().name, summary),
             encoder=net.encoder,
             config=config,
             models=models,
-            standalone=standalone,
             family=family,
             precision=precision,
+            **options,
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
-        files = sorted(path.name for path in folder.iterdir())
         layers = truncated.num_hidden_layers if truncated else None
-        write_json(folder / EXPORT_INFO, {"files": files, "precision": precision, "layers": layers, **asdict(summary)})
+        _finish(folder, {"precision": precision, "layers": layers, **asdict(summary)}, options["onnx"])
 
 
-def _check_options(run: Path, out: Path, standalone: bool, family: str, precision: str) -> None:
+def _finish(folder: Path, info: dict[str, Any], onnx: str | None) -> None:
+    """Add ONNX files if requested, and write export.json."""
+    checks = [] if onnx is None else add_onnx(folder, onnx)
+    files = sorted({EXPORT_INFO, *(path.name for path in folder.iterdir())})
+    write_json(folder / EXPORT_INFO, {**info, "files": files, "onnx": [asdict(check) for check in checks]})
+
+
+def _check_options(standalone: bool, family: str, precision: str, onnx: str | None) -> None:
     if family not in FAMILIES:
         raise BadInput(f"export as {family}: unknown model family{suggestion(family, FAMILIES)}")
     if precision not in PRECISIONS:
@@ -191,16 +225,26 @@ def _check_options(run: Path, out: Path, standalone: bool, family: str, precisio
         raise BadInput(f"precision int8: transformers cannot load it as {family}. Use half, or export as crossling.")
     if standalone and family != "crossling":
         raise BadInput(f"standalone: transformers has the code of {family}. Omit standalone.")
-    if run_of(run) is None:
-        raise BadInput(
-            f"{run}: no recipe.json, so not a run folder{kind_note(run)}. Give a folder that crossling pretrain wrote."
-        )
-    check_export_folder(out, "crossling export")
+    if onnx is not None:
+        check_onnx(onnx)
 
 
 def check_export_folder(out: Path, command: str) -> None:
     """Raise BadInput if a folder has other content than an earlier export."""
     check_output_folder(out, holds=_exported_files(out), command=command, exclusive=True)
+
+
+def _check_native(run: Path, standalone: bool, family: str, precision: str, layers: int | None) -> None:
+    """Refuse what only crossling's architecture has. A Hugging Face encoder is exported in its own."""
+    requested = {
+        f"export as {family}": family != FAMILIES[0],
+        "standalone": standalone,
+        f"precision {precision}": precision == "int8",
+        f"layers {layers}": layers is not None,
+    }
+    for option, is_requested in requested.items():
+        if is_requested:
+            raise BadInput(f"{option}: {run} keeps the architecture of the model it was initialized from. Omit it.")
 
 
 def _exported_files(out: Path) -> set[str]:
@@ -239,6 +283,8 @@ def build_models(
     net: Network, family: str = "crossling", truncated: CrosslingConfig | None = None
 ) -> dict[str, PreTrainedModel]:
     """Return the models to export by subfolder, `.` for the root. With `truncated`, only the first layers."""
+    if isinstance(net.encoder, NativeEncoder):
+        return _native_models(net)
     parts, encoder = net.parts, _with_plain_table(net.encoder)
     build: Callable[..., PreTrainedModel] = to_huggingface if family == "xlm-roberta" else _with_head
     if truncated is not None:
@@ -248,6 +294,15 @@ def build_models(
     if "generator" in parts:
         models["generator"] = build(parts["generator"], lm_head=parts["generator_head"])
     return models
+
+
+def _native_models(net: Network) -> dict[str, PreTrainedModel]:
+    """Return the models of `transformers` as they are. A new head of replaced token detection is not part of them."""
+    tokens = net.encoder.embeddings.tokens
+    if isinstance(tokens, DisentangledEmbedding):
+        net.encoder.embeddings.tokens = tokens.to_embedding()
+    encoders = {".": net.encoder} | ({"generator": net.parts["generator"]} if "generator" in net.parts else {})
+    return {name: encoder.model.eval() for name, encoder in encoders.items()}
 
 
 def _with_plain_table(encoder: CrosslingModel) -> CrosslingModel:
@@ -292,7 +347,10 @@ def _write_model(folder: Path, model: PreTrainedModel, standalone: bool, precisi
     weights.chmod(0o644)  # safetensors writes files that only the owner can read
 
 
-def _write_tokenizer(folder: Path, vocabulary: Vocabulary, max_length: int) -> None:
+def _write_tokenizer(folder: Path, vocabulary: AnyVocabulary, max_length: int) -> None:
+    if not isinstance(vocabulary, Vocabulary):
+        vocabulary.write_tokenizer(folder)
+        return
     tokenizer = vocabulary.tokenizer()
     tokenizer.model_max_length = max_length
     tokenizer.save_pretrained(folder)
@@ -310,7 +368,9 @@ def _write_sentence_transformer(folder: Path, config: CrosslingConfig, family: s
     ]
     write_json(folder / "modules.json", modules)
     last = "output_layer" if family == "crossling" else "num_hidden_layers"
-    transformer = {"max_seq_length": config.max_position_embeddings, "config_args": {last: config.universal_layer}}
+    transformer: dict[str, Any] = {"max_seq_length": config.max_position_embeddings}
+    if family != NATIVE or config.universal_layer != config.num_hidden_layers:
+        transformer["config_args"] = {last: config.universal_layer}
     write_json(folder / "sentence_bert_config.json", transformer)
     pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
     write_json(folder / "1_Pooling" / "config.json", pooling)

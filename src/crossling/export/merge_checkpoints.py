@@ -19,13 +19,15 @@ from torch import Tensor
 
 from crossling.core.errors import BadInput
 from crossling.core.folder_kinds import kind_note
-from crossling.export.export_folder import check_export_folder, write_export
+from crossling.core.locks import output_lock
+from crossling.export.export_folder import NATIVE, check_export_folder, write_export
 from crossling.export.model_card import summarize_run
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import find_checkpoint, run_of
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 
 
 def merge(
@@ -60,7 +62,9 @@ def merge(
     net = mean_network(paths, fractions)
     merged = [f"{_name(path)} ({fraction:.3g})" for path, fraction in zip(paths, fractions, strict=True)]
     summary = replace(summarize_run(paths[-1]), scores=[], merged=merged)
-    write_export(out, net, _vocabulary(paths[0]), summary)
+    family = NATIVE if isinstance(net.encoder, NativeEncoder) else "crossling"
+    with output_lock(out):
+        write_export(out, net, _vocabulary(paths[0]), summary, family=family)
     return out
 
 
@@ -81,7 +85,7 @@ def _check_same_network(paths: Sequence[Path]) -> None:
         run = run_of(path)
         if run is None:
             raise BadInput(f"merge: {path} is no run or checkpoint{kind_note(path)}. Give RUN/checkpoints/STEP.")
-        models.append((Recipe.load(run / "recipe.json").model, _vocabulary(path).model))
+        models.append((Recipe.load(run / "recipe.json").model, _vocabulary(path).fingerprint))
     for path, (shape, vocabulary) in zip(paths, models, strict=True):
         for name, is_same in (("model", shape == models[0][0]), ("vocabulary", vocabulary == models[0][1])):
             if not is_same:
@@ -116,8 +120,8 @@ def _shape(tensors: dict[str, Tensor], name: str) -> tuple[int, ...] | None:
     return (*tensors[name].shape,) if name in tensors else None
 
 
-def _vocabulary(path: Path) -> Vocabulary:
-    return Vocabulary.load((run_of(path) or path) / "vocab")
+def _vocabulary(path: Path) -> AnyVocabulary:
+    return open_vocabulary((run_of(path) or path) / "vocab")
 
 
 def _name(path: Path) -> str:

@@ -14,9 +14,11 @@ from crossling.core.errors import BadInput
 from crossling.core.files import template_environment
 from crossling.core.progress import format_count, format_duration
 from crossling.evaluate.retrieval import group_by_paper_list
+from crossling.export.publish import model_index
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import SIZES
+from crossling.model.native_encoder import NativeEncoder, find_decoder
 from crossling.recipes import RECIPES, get_recipe
 from crossling.recipes.recipe import OBJECTIVES, Recipe
 from crossling.recipes.run_checkpoints import find_checkpoint, run_of
@@ -102,7 +104,7 @@ def _list_differences(start: Recipe, end: Recipe) -> Iterator[str]:
     yield from switches
     settings = dict(start.set(switches).settings())
     for key, value in end.settings():
-        if settings[key] != value:
+        if settings[key] != value and key != "model.native":  # a whole configuration
             text = value if isinstance(value, str) else "none" if value is None else json.dumps(value)
             yield f"{key}={text}"
 
@@ -122,12 +124,14 @@ def render_model_card(
     name: str,
     summary: RunSummary,
     *,
-    encoder: CrosslingModel,
+    encoder: CrosslingModel | NativeEncoder,
     config: CrosslingConfig,
     models: Mapping[str, PreTrainedModel],
     standalone: bool,
     family: str,
     precision: str,
+    onnx: str | None = None,
+    license: str | None = None,
 ) -> str:
     """Return the text of README.md.
 
@@ -140,6 +144,8 @@ def render_model_card(
         standalone: The folder has the model code.
         family: Architecture of the exported models.
         precision: Precision of the weights in the file.
+        onnx: Kind of the ONNX files, if the folder has any.
+        license: Licence, if it is known.
     """
     environment = template_environment(Path(__file__).parent, escape=False)
     environment.filters |= {"compact": format_count, "duration": format_duration, "quoted": json.dumps}
@@ -154,13 +160,20 @@ def render_model_card(
         config=config,
         trained_layers=encoder.config.num_hidden_layers,
         architecture=type(models["."]).__name__,
-        masked_lm=next((path for path, model in models.items() if hasattr(model, "lm_head")), None),
+        masked_lm=next((path for path, model in models.items() if _has_lm_head(model)), None),
         parameters={path: model.num_parameters() for path, model in models.items()},
-        flops=6 * summary.tokens * sum(weight.numel() for weight in encoder.get_submodule("blocks").parameters()),
+        flops=6 * summary.tokens * sum(weight.numel() for block in encoder.blocks for weight in block.parameters()),
         standalone=standalone,
         family=family,
         precision=precision,
+        onnx=onnx,
+        license=license,
+        index=model_index(name, summary.scores),
     )
+
+
+def _has_lm_head(model: PreTrainedModel) -> bool:
+    return hasattr(model, "lm_head") or find_decoder(model) is not None
 
 
 def _describe_recipe(recipe: str) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from crossling.core.progress import record_truncation
 from crossling.data.packing import Batch
-from crossling.finetune.task_type import Feature, Prediction, TaskType, missing_label_error
+from crossling.finetune.task_type import Confidence, Feature, Prediction, TaskType, missing_label_error
 from crossling.tasks.examples import ClassificationExample
 
 
@@ -79,6 +79,17 @@ class ClassificationTaskType(TaskType):
         if self.config.head_type == "choice":
             return [str(scores_K.argmax()) for scores_K in scores]
         return [self.config.labels[scores_K.argmax()] for scores_K in scores]
+
+    def confidences(
+        self,
+        examples: Sequence[ClassificationExample],  # noqa: ARG002
+        features: Sequence[ClassificationFeature],  # noqa: ARG002
+        scores: Sequence[np.ndarray],
+    ) -> list[Confidence]:
+        """Return the probability of the predicted class. A number has none."""
+        if self.config.head_type == "regression":
+            return [None] * len(scores)
+        return [float(1 / np.exp(scores_K - scores_K.max()).sum()) for scores_K in scores]
 
     def _target(self, example: ClassificationExample) -> float:
         if example.label is None:

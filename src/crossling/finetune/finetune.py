@@ -30,6 +30,7 @@ from crossling.core.resumable import check_output_folder
 from crossling.finetune.finetune_scoring import score_tuned_seed
 from crossling.finetune.finetune_settings import FinetuneSettings, finetune_grid, format_overrides
 from crossling.finetune.finetune_training import SELECTIONS, FinetuneRun, Selection, selection_score
+from crossling.finetune.own_labels import OwnLabels, finetune_own
 from crossling.finetune.supervised_training import (
     SCORES_FILE,
     WORK_FOLDER,
@@ -56,10 +57,15 @@ CONTENTS = ("seed-*", "grid", "teacher", WORK_FOLDER)  # a folder with one of th
 
 def finetune(
     model: str | os.PathLike[str],
-    task: str,
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    task: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
     *,
+    type: str | None = None,
+    train: str | os.PathLike[str] | None = None,
+    dev: str | os.PathLike[str] | None = None,
+    columns: Sequence[str | int] = (),
+    language: str | None = None,
     setting: Setting = "zero-shot",
     seeds: int = 1,
     selection: Selection = "english-dev",
@@ -69,6 +75,7 @@ def finetune(
     from_scratch: bool = False,
     checkpoints: str | None = None,
     preset: str | None = None,
+    shards: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> list[ScoreRow]:
     """Fine-tune a model once per seed and score it in every language.
@@ -81,6 +88,12 @@ def finetune(
         task: Name of a data set, such as `xnli`, `panx` or `xquad`, or `translation`.
         data: Folder of benchmark data, or of parallel text for `translation`.
         out: Folder to write.
+        type: Train on own labels in place of `task` and `data`: `tagging`, `classification`, `pair-classification` or
+            `qa`. Labels are those of the training file, and the scores are those of the dev set.
+        train: File with own labels: CoNLL, a table with the label in the last column, or the JSON of SQuAD.
+        dev: File like `train` that selects the checkpoint. [default: every tenth example of `train`]
+        columns: Names or numbers (from 1) of the columns of texts, then of the label.
+        language: Language of the own examples. [default: by the file name, or und]
         setting: `zero-shot` trains on one language, `translate-train` on its translations too.
         seeds: Number of models. Their seeds are consecutive.
         selection: Dev scores that select the checkpoint: `english-dev`, `all-dev`, `each-dev` or `last`.
@@ -91,6 +104,8 @@ def finetune(
         checkpoints: Fine-tune these checkpoints of the run `model`, each into `out`/step-STEP: `all`, or steps such as
             `1000,2000`. Rows have `step` and `flops`, and a report shows them as a curve.
         preset: Of `translation`: settings of a paper, `veco-wmt14-en-de` or `veco-wmt14-en-fr`.
+        shards: Of `translation`: train on the pairs of these shards of `tokenize`. `data` has dev and test sets only.
+            [default: train on the text of `data`]
         **overrides: Settings that replace the defaults or those of a preset, such as `lr=1e-5` or `steps=500`.
 
     Returns:
@@ -103,29 +118,33 @@ def finetune(
         >>> rows = finetune("runs/xlm_e", "xnli", "data", "tuned", seeds=5, lr=2e-5)
         >>> finetune("runs/veco", "translation", "multi30k", "mt", directions="en-de,de-en")
     """
-    model, data, out = os.fspath(model), Path(data), Path(out)
-    if task != TRANSLATION and (directions is not None or from_scratch or preset is not None):
-        raise BadInput(f"task={task}: directions, from_scratch and preset belong to {TRANSLATION}. Omit them.")
-    if task == TRANSLATION and checkpoints is not None:
-        raise BadInput(f"task={task}: it has no checkpoints. Omit them.")
+    if out is None:
+        raise BadInput("out: missing. Give the folder to write.")
+    model, out = os.fspath(model), Path(out)
+    if type is not None:
+        if train is None or (task, data, directions, checkpoints, grid, preset) != (None,) * 6 or plug_in:
+            raise BadInput(f"type={type}: needs train, and no task, data or options of benchmarks. Change these.")
+        check_output_folder(out, holds=CONTENTS, command="crossling finetune")
+        dev = Path(dev) if dev is not None else None
+        own = OwnLabels(type, Path(train), dev, columns=tuple(columns), language=language)
+        return finetune_own(model, own, out, seeds=seeds, overrides=overrides)
+    if task is None or data is None:
+        raise BadInput("task and data: one is missing. Give both, or type and train for own labels.")
+    data = Path(data)
+    if task != TRANSLATION and (directions is not None or from_scratch or preset is not None or shards is not None):
+        raise BadInput(f"task={task}: directions, from_scratch, preset and shards belong to {TRANSLATION}. Omit them.")
     _check_options(task, seeds, setting=setting, selection=selection, grid=grid, plug_in=plug_in)
     if checkpoints is not None:
+        if task == TRANSLATION:
+            raise BadInput(f"task={task}: it has no checkpoints. Omit them.")
         options = {"setting": setting, "seeds": seeds, "selection": selection, "grid": grid, "plug_in": plug_in}
         return _finetune_checkpoints(select_checkpoints(Path(model), checkpoints), task, data, out, options | overrides)
     check_output_folder(out, holds=CONTENTS, command="crossling finetune")
     if out.is_dir():
         scores.check_scores_folder(out)
     if task == TRANSLATION:
-        return train_translators(
-            model,
-            data,
-            out,
-            directions=directions,
-            seeds=seeds,
-            from_scratch=from_scratch,
-            preset=preset,
-            overrides=overrides,
-        )
+        translation = partial(train_translators, from_scratch=from_scratch, preset=preset, shards=shards)
+        return translation(model, data, out, directions=directions, seeds=seeds, overrides=overrides)
     check_finetuning_task(task)
     dataset = get_dataset(task)
     points = finetune_grid(dataset, grid, format_overrides(overrides))

@@ -12,6 +12,7 @@ from crossling.core.settings import (
     AT_LEAST_1,
     FRACTION,
     POSITIVE,
+    PROBABILITY,
     Bounds,
     assign,
     check_bounds,
@@ -143,6 +144,7 @@ class TranslationSettings(TrainingSettings):
         lr: Peak learning rate.
         epochs: Passes over the training pairs.
         tokens: Batch size: tokens per step over all processes, counting the longer side of each pair.
+        pair_alpha: Exponent of the sampling probability of a direction. 1 follows the data, 0 is uniform.
         length: Maximum tokens of a sentence. Longer pairs are not trained on.
         warmup: Warm-up steps. Below 1, a fraction of all steps.
         weight_decay: Weight decay of AdamW.
@@ -163,6 +165,7 @@ class TranslationSettings(TrainingSettings):
     lr: Annotated[float, POSITIVE] = 5e-4
     epochs: Annotated[float, POSITIVE] = 10
     tokens: Annotated[int, AT_LEAST_1] = 8192
+    pair_alpha: Annotated[float, PROBABILITY] = 1.0
     length: Annotated[int, Bounds(at_least=8)] = 256
     warmup: Annotated[float, AT_LEAST_0] = 0.1
     weight_decay: Annotated[float, AT_LEAST_0] = 0.01

@@ -20,7 +20,7 @@ from torch import Tensor
 from crossling.core.progress import record_truncation
 from crossling.data.packing import Batch
 from crossling.finetune.features import TokenizedText
-from crossling.finetune.task_type import Feature, Prediction, TaskType, missing_label_error
+from crossling.finetune.task_type import Confidence, Feature, Prediction, TaskType, missing_label_error
 from crossling.tasks.examples import QAExample
 
 FIRST_TOKEN = 0  # target of a window without the answer
@@ -100,6 +100,18 @@ class QATaskType(TaskType):
         if self.config.has_unanswerable:
             return ["" if no_answer[index] > score else text for index, (score, text) in enumerate(best)]
         return [text for _, text in best]
+
+    def confidences(
+        self,
+        examples: Sequence[QAExample],
+        features: Sequence[QAFeature],
+        scores: Sequence[np.ndarray],
+    ) -> list[Confidence]:
+        """Return the sum of the start and end logits of the best span, which is no probability."""
+        best = [-np.inf] * len(examples)
+        for feature, (start_L, end_L) in zip(features, scores, strict=True):
+            best[feature.example_index] = max(best[feature.example_index], self._best_span(feature, start_L, end_L)[0])
+        return [float(score) if np.isfinite(score) else None for score in best]
 
     def _best_span(self, feature: QAFeature, start_L: np.ndarray, end_L: np.ndarray) -> tuple[float, tuple[int, int]]:
         """Return the score and the characters of the best span of a window."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from crossling.core.progress import record_truncation
 from crossling.data.packing import Batch
-from crossling.finetune.task_type import Feature, Prediction, TaskType, missing_label_error
+from crossling.finetune.task_type import Confidence, Feature, Prediction, TaskType, missing_label_error
 from crossling.tasks.examples import TaggingExample
 
 
@@ -70,16 +70,28 @@ class TaggingTaskType(TaskType):
         return F.cross_entropy(logits_WK, targets_W, reduction="sum"), (logits_WK.argmax(1) == targets_W).sum()
 
     def feature_scores(self, output: Any) -> list[np.ndarray]:
-        return list(output.logits.argmax(-1).cpu().numpy())
+        """Return the tag of every position and its probability, [2, L] for each feature."""
+        best_BL, tags_BL = output.logits.float().softmax(-1).max(-1)
+        return list(torch.stack([tags_BL.float(), best_BL], 1).cpu().numpy())
 
     def decode_predictions(
         self, examples: Sequence[TaggingExample], features: Sequence[TaggingFeature], scores: Sequence[np.ndarray]
     ) -> list[Prediction]:
         tags: list[list[str]] = [[""] * len(example.words) for example in examples]
-        for feature, tags_L in zip(features, scores, strict=True):
+        for feature, (tags_L, _) in zip(features, scores, strict=True):
             for word, position in enumerate(feature.word_positions, start=feature.first_word):
-                tags[feature.example_index][word] = self.config.labels[tags_L[position]]
+                tags[feature.example_index][word] = self.config.labels[int(tags_L[position])]
         return [tuple(sentence) for sentence in tags]
+
+    def confidences(
+        self, examples: Sequence[TaggingExample], features: Sequence[TaggingFeature], scores: Sequence[np.ndarray]
+    ) -> list[Confidence]:
+        """Return the probability of every tag."""
+        found: list[list[float]] = [[0.0] * len(example.words) for example in examples]
+        for feature, (_, best_L) in zip(features, scores, strict=True):
+            for word, position in enumerate(feature.word_positions, start=feature.first_word):
+                found[feature.example_index][word] = float(best_L[position])
+        return [tuple(sentence) for sentence in found]
 
     def _tags(self, example: TaggingExample) -> tuple[int, ...]:
         if example.tags is None:

@@ -20,6 +20,7 @@ from crossling.tasks.examples import Example
 
 HeadType = Literal["classification", "regression", "choice", "tagging", "qa"]
 Prediction = str | float | tuple[str, ...]
+Confidence = float | tuple[float, ...] | None  # of a prediction, of each of its tags, or none
 
 PAIRED = "paired_"  # prefix of the tensors of a translation
 # Tensors of a batch that the model takes as arguments.
@@ -150,6 +151,12 @@ class TaskType(ABC):
         self, examples: Sequence[Any], features: Sequence[Any], scores: Sequence[np.ndarray]
     ) -> list[Prediction]:
         """Return one prediction per example from the scores of its features."""
+
+    @abstractmethod
+    def confidences(
+        self, examples: Sequence[Any], features: Sequence[Any], scores: Sequence[np.ndarray]
+    ) -> list[Confidence]:
+        """Return the confidence of every prediction that `decode_predictions` returns."""
 
     def batch(self, features: Sequence[Feature], with_targets: bool = False) -> Batch:
         """Return the padded tensors of some features."""

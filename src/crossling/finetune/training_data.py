@@ -18,7 +18,7 @@ from crossling.tasks.examples import ClassificationExample, Example, QAExample, 
 from crossling.tasks.parallel_examples import ExamplePair, read_test_translations, read_training_pairs
 from crossling.tasks.registry import get_dataset
 
-Setting = Literal["zero-shot", "translate-train"]
+Setting = Literal["zero-shot", "translate-train", "own-labels"]
 Teacher = Callable[[Sequence[Example]], Sequence[tuple[str, ...]]]  # tags sentences
 
 SETTINGS = ("zero-shot", "translate-train")

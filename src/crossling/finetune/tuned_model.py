@@ -38,7 +38,7 @@ from crossling.finetune.classification import ClassificationTaskType
 from crossling.finetune.features import SequenceBuilder
 from crossling.finetune.qa import QATaskType
 from crossling.finetune.tagging import TaggingTaskType
-from crossling.finetune.task_type import Feature, HeadType, Prediction, TaskConfig, TaskType
+from crossling.finetune.task_type import Confidence, Feature, HeadType, Prediction, TaskConfig, TaskType
 from crossling.inference.hidden_states import evaluation_mode
 from crossling.model.embedding import DisentangledEmbedding
 from crossling.model.pretrained import load_pretrained, load_tokenizer
@@ -255,6 +255,33 @@ class TunedModel:
         Raises:
             BadInput: A translation has another number of choices than its example.
         """
+        return self._predict(examples, features, translations)[0]
+
+    def predict_with_scores(self, examples: Sequence[Example]) -> list[tuple[Prediction, Confidence]]:
+        """Predict each example, with the confidence of the model.
+
+        Args:
+            examples: Examples of the task. They need no labels.
+
+        Returns:
+            Predictions with the probability of the class or of each tag. The score of an answer is the sum of the
+            logits of its ends. A number has no score.
+
+        Example:
+            >>> tuned = TunedModel.load("tuned")
+            >>> tuned.predict_with_scores([ClassificationExample("0", ("A dog runs.", "An animal moves."), None)])
+            [('entailment', 0.97)]
+        """
+        predictions, features, scores = self._predict(examples)
+        return list(zip(predictions, self.task_type.confidences(examples, features, scores), strict=True))
+
+    def _predict(
+        self,
+        examples: Sequence[Example],
+        features: Sequence[Feature] | None = None,
+        translations: Sequence[Example] | None = None,
+    ) -> tuple[list[Prediction], Sequence[Feature], list[np.ndarray]]:
+        """Return the predictions, and the features with their scores."""
         if features is None:
             features = self.task_type.build_features(examples, with_targets=False, translations=translations)
         scores = [np.empty(0)] * len(features)
@@ -265,7 +292,7 @@ class TunedModel:
                 output = self.task_type.output(self.model, {name: each.to(device) for name, each in batch.items()})
                 for row, values in zip(rows, self.task_type.feature_scores(output), strict=True):
                     scores[row] = values
-        return self.task_type.decode_predictions(examples, features, scores)
+        return self.task_type.decode_predictions(examples, features, scores), features, scores
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write model and tokenizer into an existing folder.

@@ -27,6 +27,7 @@ class AttentionMap:
         queries: Tokens that attend, one for each row.
         keys: Tokens that are attended to, one for each column.
         weights_LT: The weights. Every row sums to one.
+        layer: The layer.
 
     Example:
         >>> attention = crossling.attention_map("runs/veco", "the house", "das Haus")
@@ -37,6 +38,7 @@ class AttentionMap:
     queries: list[str]
     keys: list[str]
     weights_LT: np.ndarray
+    layer: int
 
 
 def attention_map(
@@ -57,17 +59,21 @@ def attention_map(
         The tokens and the weights.
 
     Raises:
-        BadInput: The layer does not exist, the sentences are too long, or the model does not return its weights.
+        BadInput: A sentence is no string, the layer does not exist, the sentences are too long, or the model does not
+            return its weights.
 
     Example:
         >>> attention = attention_map("runs/veco", "the house", "das Haus")
         >>> attention.weights_LT.shape
         (4, 4)
     """
+    for name, sentence in (("first", first), ("second", second)):
+        if not isinstance(sentence, str):
+            raise BadInput(f"attention_map: {name} is {type(sentence).__name__}, expected a string. Give one sentence.")
     encoder = as_encoder(model)
     layer = max(1, encoder.num_layers // 2) if layer is None else layer
-    if not 1 <= layer <= encoder.num_layers:
-        raise BadInput(f"layer={layer}: {encoder.name} has attention in layers 1 to {encoder.num_layers}.")
+    if isinstance(layer, bool) or not isinstance(layer, int) or not 1 <= layer <= encoder.num_layers:
+        raise BadInput(f"layer={layer!r}: {encoder.name} has attention in layers 1 to {encoder.num_layers}.")
     has_cross = bool(getattr(encoder.model.config, "cross_attention", False))
     [joint] = join_word_pairs([(first.split(), second.split())], encoder.tokenizer, encoder.name)
     if len(joint.ids) > encoder.max_length:
@@ -86,7 +92,7 @@ def attention_map(
     if not weights or weights[layer - 1] is None:
         raise BadInput(f"{encoder.name}: the model does not return its attention weights. Give another model.")
     tokens = [[*encoder.tokenizer.convert_ids_to_tokens(ids)] for ids in inputs]
-    return AttentionMap(tokens[0], tokens[1], weights[layer - 1][0].float().mean(0).cpu().numpy())
+    return AttentionMap(tokens[0], tokens[1], weights[layer - 1][0].float().mean(0).cpu().numpy(), layer)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ class EncodeOptions(TypedDict, total=False):
     prompt: str | None
     prompt_name: str | None
     normalize_embeddings: bool
+    truncate_dim: int | None
     show_progress_bar: bool | None
     device: str | torch.device | None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -20,12 +21,14 @@ from crossling.inference.word_links import first_id
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import LMHead
 from crossling.model.int8 import has_int8_weights
+from crossling.model.native_encoder import NativeEncoder
 from crossling.model.pretrained import load_pretrained, load_tokenizer
 from crossling.objectives import Network
 from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import run_of
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 from crossling.vocabulary.vocabulary import Vocabulary
 
 
@@ -58,12 +61,14 @@ def load(
         [(0, 0), (1, 2), (2, 1)]
     """
     check_precision(precision)
+    if model is not None and not isinstance(model, str | os.PathLike):
+        raise BadInput(f"model: expected a name or a folder, found {type(model).__name__}.")
     if model is None or os.fspath(model) == bundled.NAME:
         encoder = load_pretrained_encoder(bundled.folder())
         encoder.name = bundled.NAME  # not the path of the installation
     elif (run := run_of(model)) is not None:
         seed = Recipe.load(run / "recipe.json").seed
-        encoder = make_encoder(load_run(Path(model)), Vocabulary.load(run / "vocab"), str(model), seed)
+        encoder = make_encoder(load_run(Path(model)), open_vocabulary(run / "vocab"), str(model), seed)
     else:
         encoder = load_pretrained_encoder(model)
     try:
@@ -88,22 +93,31 @@ def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:
     folder = get_model_folder(name, TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
     network = load_pretrained(find_encoder_folder(folder), name)
     universal_layer = getattr(network.config, "universal_layer", None)
-    # The vectors that an export of ours declares are those of its universal layer.
-    head = None if isinstance(network, CrosslingModel) else SentenceHead.read(folder, network.config.hidden_size)
+    # The vectors of our exports are those of the universal layer.
+    head = SentenceHead.read(folder, network.config.hidden_size) if universal_layer is None else None
     tokenizer = load_tokenizer(find_encoder_folder(folder), name)
     return Encoder(network, tokenizer, name, universal_layer=universal_layer, head=head)
 
 
-def make_encoder(net: Network, vocabulary: Vocabulary, name: str, seed: int | None = None) -> Encoder:
+def make_encoder(net: Network, vocabulary: AnyVocabulary, name: str, seed: int | None = None) -> Encoder:
     """Wrap the encoder of a network, also during training."""
     config = net.encoder.config
-    return Encoder(net.encoder, vocabulary.tokenizer(), name, universal_layer=config.universal_layer, seed=seed)
+    model = net.encoder.base if isinstance(net.encoder, NativeEncoder) else net.encoder
+    return Encoder(model, vocabulary.tokenizer(), name, universal_layer=config.universal_layer, seed=seed)
 
 
-def load_language_model(
-    model: str | os.PathLike[str],
-) -> tuple[CrosslingModel, LMHead | None, PreTrainedTokenizerFast, str]:
-    """Load the parts of a translator: the encoder, its language model head, the tokenizer and the name.
+class LanguageModel(NamedTuple):
+    """Parts of a translator."""
+
+    encoder: CrosslingModel
+    lm_head: LMHead | None
+    tokenizer: PreTrainedTokenizerFast
+    name: str
+    decoder: CrosslingModel | None  # of an encoder-decoder run
+
+
+def load_language_model(model: str | os.PathLike[str]) -> LanguageModel:
+    """Load the parts of a translator.
 
     A discriminator has no head, since the head of its generator reads other states.
     """
@@ -120,4 +134,5 @@ def load_language_model(
         raise BadInput(
             f"{model}: the tokenizer has no start or end token, which a translator needs. Give another model."
         )
-    return encoder, initial.encoder.lm_head, tokenizer, initial.name
+    head, decoder = initial.encoder.lm_head, initial.decoder
+    return LanguageModel(encoder=encoder, lm_head=head, tokenizer=tokenizer, name=initial.name, decoder=decoder)

@@ -42,6 +42,16 @@ def pool(hidden: Sequence[Tensor], valid_BL: Tensor, pooling: str) -> Tensor:
     return torch.stack([torch.bmm(weight_B1L, hidden_BLD.float()).squeeze(1) for hidden_BLD in hidden])
 
 
+def truncate_vectors(vectors: np.ndarray, dimensions: int | None) -> np.ndarray:
+    """Return the first `dimensions` of each vector, or all if it is None."""
+    width = vectors.shape[-1]
+    if dimensions is not None and not 1 <= dimensions <= width:
+        raise BadInput(
+            f"truncate_dim={dimensions}: the vectors have {width} dimensions. Give a number from 1 to {width}."
+        )
+    return vectors[..., :dimensions]
+
+
 def normalize_vectors(vectors: np.ndarray) -> np.ndarray:
     """Scale each vector (last axis) to length one. A zero vector stays zero."""
     normalized: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)

@@ -28,7 +28,7 @@ from crossling.inference.hidden_states import (
     to_list,
     tokenize_sentences,
 )
-from crossling.inference.pooling import DECLARED, check_pooling, normalize_vectors, pool
+from crossling.inference.pooling import DECLARED, check_pooling, normalize_vectors, pool, truncate_vectors
 from crossling.inference.vector_search import VectorSearch
 from crossling.inference.word_links import WordLinks, WordPair, check_methods, join_word_pairs
 from crossling.model.fingerprint import model_fingerprint
@@ -57,6 +57,7 @@ class Encoder(VectorSearch):
         num_layers: Number of blocks.
         hidden_size: Width of the hidden states.
         max_length: Longest input in tokens.
+        declared_layer: Layer that `head` reads.
 
     Raises:
         BadInput: If the model is a decoder or an encoder-decoder, or the tokenizer does not fit.
@@ -84,6 +85,7 @@ class Encoder(VectorSearch):
         self._packed = PackedCopy()
         self.max_length = max_input_length(model, tokenizer)
         self.num_layers, self.hidden_size = probe_encoder(model, tokenizer, name)
+        self.declared_layer = self.num_layers if head is None or head.layer is None else self.resolve_layer(head.layer)
         if tokenizer.pad_token_id is None:  # after the probe, since the fact that it is a decoder is more useful
             raise BadInput(
                 f"{name}: the tokenizer has no padding token. Give the tokenizer that the model was trained with."
@@ -128,6 +130,7 @@ class Encoder(VectorSearch):
         prompt: str | None = None,
         prompt_name: str | None = None,
         normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
         convert_to_tensor: bool = False,
         convert_to_numpy: bool = True,
         show_progress_bar: bool | None = None,
@@ -143,7 +146,8 @@ class Encoder(VectorSearch):
                 Transformers model declares, if no layer is given, and otherwise "mean".
             prompt: Text to put before each sentence.
             prompt_name: Name of a prompt that the folder declares, such as "query".
-            normalize_embeddings: Scale the vectors to length one.
+            normalize_embeddings: Scale the vectors to length one, after they are truncated.
+            truncate_dim: Keep only this many dimensions, the first. [default: all]
             convert_to_tensor: Return a tensor on the device of the model in place of an array.
             convert_to_numpy: Return an array. If False, return a list of tensors.
             show_progress_bar: Show a progress bar. [default: False]
@@ -153,7 +157,7 @@ class Encoder(VectorSearch):
             Vectors in float32, [N, D] for several sentences or [D] for a single string.
 
         Raises:
-            BadInput: If a value is not a string, or the layer or pooling does not exist.
+            BadInput: If a value is not a string, or the layer, pooling or dimension does not exist.
 
         Example:
             >>> model.encode("a sentence").shape
@@ -175,6 +179,7 @@ class Encoder(VectorSearch):
             [vectors_ND] = self.encode_layers(
                 texts, pooling, [layer], batch_size=batch_size, on_batch=on_batch, prompt=prompt
             )
+        vectors_ND = truncate_vectors(vectors_ND, truncate_dim)
         if normalize_embeddings:
             vectors_ND = normalize_vectors(vectors_ND)
         if convert_to_numpy and not convert_to_tensor:
@@ -198,7 +203,7 @@ class Encoder(VectorSearch):
         Args:
             sentences: Any iterable of sentences.
             pooling: "mean" over all tokens, special tokens included as in XTREME, or "cls" for the first token. Or
-                "declared", at the last layer only: what the folder of a Sentence Transformers model declares.
+                "declared", at one layer only: what the folder of a Sentence Transformers model declares.
             layers: Layers of the vectors. [default: all]
             batch_size: Largest number of sentences per batch. [default: as many as fit 4,096 tokens, or fewer on a CPU]
             on_batch: Called with the number of sentences after each batch.
@@ -220,7 +225,7 @@ class Encoder(VectorSearch):
             raise BadInput("encode_layers: found one string. Give a list of sentences.")
         head, layers = None, range(self.num_layers + 1) if layers is None else layers
         if pooling == DECLARED:
-            head, layers = self._declared(), [self.num_layers]
+            head, layers = self._declared(), [self.declared_layer]
             head.layers.to(self.model.device)
         else:
             check_pooling(pooling)
@@ -236,7 +241,7 @@ class Encoder(VectorSearch):
                 if head is None:
                     found_KBD = pool([hidden[layer] for layer in layers], valid_BL, pooling)
                 else:
-                    found_KBD = head.compute(hidden[-1], valid_BL, prompt_length)[None]
+                    found_KBD = head.compute(hidden[layers[0]], valid_BL, prompt_length)[None]
                 vectors_KND[:, rows] = found_KBD.cpu().numpy()
                 if on_batch is not None:
                     on_batch(len(rows))
@@ -342,7 +347,7 @@ class Encoder(VectorSearch):
         check_pooling(pooling)
         if pooling == "auto":
             pooling = "mean" if self.head is None or layer is not None else DECLARED
-        return pooling, self.num_layers if pooling == DECLARED else self.resolve_layer(layer)
+        return pooling, self.declared_layer if pooling == DECLARED else self.resolve_layer(layer)
 
     def prompt_for(self, pooling: str) -> str:
         """Return the text before each sentence, with a pooling that `resolve_pooling` returned.

@@ -49,6 +49,7 @@ class SentenceHead:
         layers: Dense layers, LayerNorms and normalization, in their order.
         width: Width of the vectors.
         counts_prompt: The tokens of a prompt are pooled too.
+        layer: Layer whose states are pooled, if it is not the last.
         max_length: Longest input in tokens, if the folder limits it.
         lowercases: Sentences are converted to lower case first.
         prompts: Texts to put before a sentence, by name.
@@ -59,6 +60,7 @@ class SentenceHead:
     layers: nn.Sequential
     width: int
     counts_prompt: bool = True
+    layer: int | None = None
     max_length: int | None = None
     lowercases: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +98,7 @@ class SentenceHead:
             layers=layers.eval().requires_grad_(False),
             width=last,
             counts_prompt=bool(pooling.get("include_prompt", True)),
+            layer=(limits.get("config_args") or {}).get("num_hidden_layers"),
             max_length=limits.get("max_seq_length"),
             lowercases=bool(limits.get("do_lower_case", False)),
             prompts=settings.get("prompts") or {},
@@ -108,7 +111,15 @@ class SentenceHead:
     def description(self) -> list[object]:
         """Return JSON values that determine the vectors of an encoder with this head."""
         prompt = self.find_prompt(None)
-        return [*self.poolings, model_fingerprint(self.layers), str(self), self.max_length, self.lowercases, prompt]
+        values: list[object] = [
+            *self.poolings,
+            model_fingerprint(self.layers),
+            str(self),
+            self.max_length,
+            self.lowercases,
+            prompt,
+        ]
+        return values if self.layer is None else [*values, self.layer]
 
     def find_prompt(self, name: str | None) -> str:
         """Return the text of a prompt. [default: that of the default prompt]"""
@@ -123,7 +134,7 @@ class SentenceHead:
         """Return the sentence vectors, [B, E] in float32.
 
         Args:
-            hidden_BLD: States of the last layer.
+            hidden_BLD: States of the layer that the folder declares.
             valid_BL: 1 for tokens, 0 for padding.
             prompt_length: Number of tokens of the prompt.
         """

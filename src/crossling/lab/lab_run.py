@@ -32,7 +32,7 @@ from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
 from crossling.train.checkpoint import Retention, best_checkpoints, list_checkpoints
 from crossling.train.run_folder import RunFolder
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 
 # Not a `PartialOutput`: training, evaluation and fine-tuning resume by themselves, and these notes stay in the run.
 EVALUATIONS = "evaluations.json"  # settings, seconds and completion of each task that was started
@@ -168,7 +168,7 @@ class LabRun:
         """Return a probe at the best layer. It differs between recipes: a fixed layer would favour some of them."""
         if RETRIEVAL not in self.plan.measure:
             return None
-        vocabulary, languages = Vocabulary.load(self.shards.vocabulary_path), self.plan.measure[RETRIEVAL] or None
+        vocabulary, languages = open_vocabulary(self.shards.vocabulary_path), self.plan.measure[RETRIEVAL] or None
         return make_retrieval_probe(self.data, vocabulary, self.plan.sentences, languages, best_layer=True)
 
     def _probe_interval(self, steps: int) -> int:

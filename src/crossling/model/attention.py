@@ -278,6 +278,7 @@ def make_attention_mask(
     *,
     dtype: torch.dtype,
     for_kernel: bool,
+    is_causal: bool = False,
 ) -> AttentionMask | None:
     """Let each query attend to the keys of its own sequence in packed rows, or to all that are not padding.
 
@@ -288,10 +289,11 @@ def make_attention_mask(
         padding_mask_BT: 1 for each key that is a token and 0 for padding, in rows with one sequence.
         dtype: Precision of the mask.
         for_kernel: Return the form that the fused kernel reads.
+        is_causal: Hide the keys after each query too. The kernel has no such form.
     """
     if query_segments_BL is None or key_segments_BT is None:
         if padding_mask_BT is None:
-            return None
+            return AttentionMask(None, is_causal=True) if is_causal else None
         key_segments_BT = (padding_mask_BT != 0).long()
         query_segments_BL = key_segments_BT.new_ones(1, 1)
     if for_kernel:
@@ -299,7 +301,10 @@ def make_attention_mask(
         is_same = query_segments_BL is key_segments_BT
         queries_BL = query_segments_BL if is_same else query_segments_BL.expand(*shape)
         return AttentionMask(None, kernel.make_tiles(queries_BL, key_segments_BT, has_gaps=padding_mask_BT is not None))
-    return AttentionMask(additive_mask(query_segments_BL[:, None, :, None] != key_segments_BT[:, None, None, :], dtype))
+    hidden_B1LT = query_segments_BL[:, None, :, None] != key_segments_BT[:, None, None, :]
+    if is_causal:
+        hidden_B1LT = hidden_B1LT | (torch.ones(shape[1], shape[1], device=hidden_B1LT.device).triu(1) > 0)
+    return AttentionMask(additive_mask(hidden_B1LT, dtype))
 
 
 def make_causal_mask(

@@ -76,7 +76,7 @@ def from_huggingface(path: str | Path) -> ConvertedModel:
     `architectures` in config.json names.
     """
     folder = get_model_folder(path, WEIGHT_FILES)
-    head = _find_head(load_pretrained_config(folder, path), path)
+    head = find_head(load_pretrained_config(folder, path), path)
     auto_classes = {"lm": transformers.AutoModelForMaskedLM, "rtd": transformers.AutoModelForPreTraining}
     network: Any = load_pretrained(folder, path, auto_classes.get(head, transformers.AutoModel))
     if isinstance(network.config, CrosslingConfig):
@@ -99,12 +99,15 @@ def from_huggingface(path: str | Path) -> ConvertedModel:
     return ConvertedModel(config, encoder, **heads)
 
 
-def _find_head(config: PreTrainedConfig, path: str | Path) -> str:
+def find_head(config: PreTrainedConfig, path: str | Path) -> str:
     """Return the head of a model: `lm`, `rtd` or none (""). Refuse a model that cannot be the same network here."""
     if config.model_type != CrosslingConfig.model_type:
         if config.model_type not in FAMILIES:
             supported = ", ".join([*FAMILIES, "crossling"])
-            raise BadInput(f"{path}: model type {config.model_type} is not supported. Give one of {supported}.")
+            raise BadInput(
+                f"{path}: model type {config.model_type} is not supported. Give one of {supported}, or keep the"
+                " architecture of the model with model.architecture=native."
+            )
         is_electra = config.model_type == "electra"
         required = REQUIRED_HUGGINGFACE | ({"embedding_size": config.hidden_size} if is_electra else {})
         for setting, value in find_differences(config, required):

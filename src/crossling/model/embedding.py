@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -46,14 +46,11 @@ class DisentangledEmbedding(nn.Module):
         self.delta_VD.copy_(weight_VD - self.base.weight)
 
 
-def couple_token_tables(
-    discriminator: nn.Module, generator: nn.Module, mode: Literal["shared", "gdes", "untied"]
-) -> None:
+def couple_token_tables(discriminator: Any, generator: Any, mode: Literal["shared", "gdes", "untied"]) -> None:
     """Connect the token tables of two `Embeddings` modules."""
     if mode == "shared":
         generator.tokens = discriminator.tokens
     elif mode == "gdes":
-        assert isinstance(generator.tokens, nn.Embedding)
         discriminator.tokens = DisentangledEmbedding(generator.tokens)
 
 

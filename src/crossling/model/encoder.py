@@ -305,6 +305,7 @@ class EncoderNetwork(nn.Module):
         layers: int | None = None,
         positions: Tensor | None = None,
         output_attentions: bool | None = None,
+        is_causal: bool = False,
         **_: Any,
     ) -> BaseModelOutputWithCrossAttentions | tuple[Any, ...]:
         """Encode a batch of sequences.
@@ -324,6 +325,7 @@ class EncoderNetwork(nn.Module):
                 The largest part of that layer is not computed elsewhere.
             output_attentions: Return the attention weights too, [B, H, L, T] for each layer: of self-attention as
                 `attentions` and of cross-attention as `cross_attentions`. Attention is then computed in plain torch.
+            is_causal: Each token attends to itself and to earlier ones only, as in a decoder.
 
         Returns:
             The states of the last computed layer, [B, L, D] or [M, D], and states and weights of all if requested.
@@ -343,10 +345,11 @@ class EncoderNetwork(nn.Module):
         # Bias and masks are the same in all layers.
         dtype, shape = hidden_BLD.dtype, input_ids.shape
         for_kernel = record is None and uses_attention_kernel(hidden_BLD.device, dtype, self.config.head_width)
-        bias = self.position_bias(shape[1], for_kernel)
-        make_mask = partial(make_attention_mask, shape, segments, dtype=dtype, for_kernel=for_kernel)
-        mask = make_mask(segments, attention_mask)
-        paired_mask = make_mask(encoder_segments, encoder_attention_mask)
+        has_kernel = for_kernel and not is_causal
+        bias = self.position_bias(shape[1], has_kernel)
+        make_mask = partial(make_attention_mask, shape, segments, dtype=dtype)
+        mask = make_mask(segments, attention_mask, for_kernel=has_kernel, is_causal=is_causal)
+        paired_mask = make_mask(encoder_segments, encoder_attention_mask, for_kernel=for_kernel)
         blocks = self.blocks[: self.config.output_layer if layers is None else layers]
         # transformers declares its outputs as FloatTensor
         states: list[Any] = [hidden_BLD if blocks else _select(hidden_BLD, positions)]

@@ -210,6 +210,7 @@ def encoder_decoder_from_encoder(
     tied: bool = True,
     seed: int = 0,
     vocab_size: int | None = None,
+    decoder: CrosslingModel | None = None,
 ) -> CrosslingForConditionalGeneration:
     """Initialize an encoder-decoder model from an encoder.
 
@@ -221,6 +222,7 @@ def encoder_decoder_from_encoder(
         tied: Share the weights of encoder and decoder blocks.
         seed: Seed of new weights.
         vocab_size: Rows of the token table. New rows are the mean of the others [default: those of the encoder].
+        decoder: Layers that initialize an untied decoder [default: those of the encoder].
 
     Raises:
         BadInput: `layers`, `take` or `vocab_size` do not fit the encoder.
@@ -248,21 +250,23 @@ def encoder_decoder_from_encoder(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED_OFFSET + seed)
         model = CrosslingForConditionalGeneration(config)
-    _copy_weights(model, encoder, lm_head)
+    _copy_weights(model, encoder, lm_head, decoder or encoder)
     model.generation_config.max_length = config.max_position_embeddings  # the default of transformers is 20
     return model
 
 
 @torch.no_grad()
-def _copy_weights(model: CrosslingForConditionalGeneration, encoder: CrosslingModel, lm_head: LMHead | None) -> None:
-    """Copy all weights that the sources have. A block of an untied decoder gets those of its encoder block."""
+def _copy_weights(
+    model: CrosslingForConditionalGeneration, encoder: CrosslingModel, lm_head: LMHead | None, layers: CrosslingModel
+) -> None:
+    """Copy all weights that the sources have. A block of an untied decoder gets those of its block in `layers`."""
     copies: list[tuple[nn.Module, nn.Module]] = [(model.encoder, encoder)]
     decoder = model.own_decoder
     if decoder is not None:
         numbers = model.config.decoder_blocks or ()
-        copies += [(block, encoder.blocks[number]) for block, number in zip(decoder.blocks, numbers, strict=True)]
-        if decoder.final_norm is not None and encoder.final_norm is not None:
-            copies.append((decoder.final_norm, encoder.final_norm))
+        copies += [(block, layers.blocks[number]) for block, number in zip(decoder.blocks, numbers, strict=True)]
+        if decoder.final_norm is not None and layers.final_norm is not None:
+            copies.append((decoder.final_norm, layers.final_norm))
     if lm_head is not None:
         copies.append((model.lm_head, lm_head))
     for target, source in copies:

@@ -19,7 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crossling.core.errors import BadInput
 from crossling.model.kernels.device import supports_kernels
 
 kernel: Any = None
@@ -30,18 +29,6 @@ if torch.cuda.is_available():  # kernels run on GPUs only, and the import of Tri
 FP8 = torch.float8_e4m3fn
 LARGEST = torch.finfo(FP8).max
 SMALLEST_SCALE = torch.finfo(torch.float32).tiny  # of a row of zeros
-CAPABILITY = (8, 9)  # first compute capability of NVIDIA GPUs with fp8
-
-
-def require_fp8(device: torch.device) -> None:
-    """Raise BadInput if a device cannot multiply in fp8."""
-    is_nvidia = device.type == "cuda" and torch.version.hip is None
-    if not is_nvidia or torch.cuda.get_device_capability(device) < CAPABILITY:
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"this device ({device.type})"
-        raise BadInput(
-            f"precision=fp8: {name} has no products in fp8. Set precision=bf16, or use an NVIDIA GPU of compute"
-            f" capability {CAPABILITY[0]}.{CAPABILITY[1]} or later, for instance an H100."
-        )
 
 
 class Fp8Rows(NamedTuple):

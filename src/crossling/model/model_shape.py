@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from crossling.model.config import CrosslingConfig
 
 TokenTable = Literal["shared", "gdes", "untied"]  # of generator and discriminator
+Architecture = Literal["crossling", "native"]
+RECIPE_ONLY = ("generator_layers", "token_table", "architecture", "native")  # no settings of CrosslingConfig
 
 # Settings that CrosslingConfig calls by the name of Hugging Face.
 CONFIG_NAMES = {
@@ -59,6 +62,9 @@ class ModelShape:
         init: Standard deviation of the initial weights.
         norm_epsilon: Epsilon of LayerNorm.
         universal_layer: Layer of the sentence vectors and of the contrastive loss. [default: two thirds of the layers]
+        architecture: With `--init`: convert the model to crossling's architecture (`crossling`), or train it in its own
+            (`native`). [default: `crossling` where the conversion is exact]
+        native: Configuration of the Hugging Face encoder of a native run, as JSON. The initialization sets it.
 
     Example:
         >>> shape = crossling.ModelShape(layers=6, width=384, heads=6, feed_forward=1536)
@@ -84,13 +90,26 @@ class ModelShape:
     init: Annotated[float, AT_LEAST_0] = 0.02
     norm_epsilon: Annotated[float, POSITIVE] = 1e-5
     universal_layer: int | None = None
+    architecture: Architecture | None = None
+    native: str | None = None
 
     def to_config(self, vocab_size: int) -> CrosslingConfig:
         """Return the configuration of the encoder for a vocabulary of this size."""
         from crossling.model.config import CrosslingConfig
 
-        own = {name: value for name, value in vars(self).items() if name not in ("generator_layers", "token_table")}
+        own = {name: value for name, value in vars(self).items() if name not in RECIPE_ONLY}
         return CrosslingConfig(vocab_size, **{CONFIG_NAMES.get(name, name): value for name, value in own.items()})
+
+    def problems(self) -> Iterator[str]:
+        """Yield contradictions of the settings, each as a message."""
+        if self.architecture == "native" and self.native is None:
+            yield "model.architecture=native keeps the architecture of a Hugging Face encoder. Give one as init."
+        if self.cross_query and not self.cross_attention:
+            yield "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it."
+        if self.plain_gate and not (self.relative and self.gate):
+            yield "model.plain_gate is that of the gate. Set model.relative=true and model.gate=true, or omit it."
+        if self.width % self.heads:
+            yield f"model.width is {self.width}, expected a multiple of model.heads = {self.heads}."
 
 
 SIZES = {

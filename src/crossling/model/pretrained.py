@@ -27,9 +27,11 @@ def load_pretrained_config(folder: Path, name: str | Path) -> PreTrainedConfig:
         return transformers.AutoConfig.from_pretrained(folder, **LOCAL)
 
 
-def load_pretrained(folder: Path, name: str | Path, auto_class: Any = transformers.AutoModel) -> PreTrainedModel:
+def load_pretrained(
+    folder: Path, name: str | Path, auto_class: Any = transformers.AutoModel, config: PreTrainedConfig | None = None
+) -> PreTrainedModel:
     """Return the complete model in a folder, in float32, with the head of `auto_class`."""
-    config = load_pretrained_config(folder, name)
+    config = config or load_pretrained_config(folder, name)
     if not any(folder.glob("*.safetensors")):
         raise BadInput(f"{name}: no .safetensors weights. Convert the model: other formats are not loaded.")
     reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # below, in one sentence

@@ -9,6 +9,7 @@ from typing import Any as _Any
 
 from crossling.objectives.ca_mlm import CAMLM, CATLM
 from crossling.objectives.contrastive import XLCo
+from crossling.objectives.denoising import Denoising, PairDenoising
 from crossling.objectives.mlm import MLM, TLM
 from crossling.objectives.objective import Objective, PretrainingObjective
 from crossling.objectives.rtd import MRTD, TRTD
@@ -16,7 +17,20 @@ from crossling.objectives.rtd import MRTD, TRTD
 if _TYPE_CHECKING:
     from crossling.objectives.training_network import Network
 
-__all__ = ["CAMLM", "CATLM", "MLM", "MRTD", "TLM", "TRTD", "Network", "Objective", "PretrainingObjective", "XLCo"]
+__all__ = [  # noqa: RUF022 - objectives, then their contract
+    "CAMLM",
+    "CATLM",
+    "Denoising",
+    "MLM",
+    "MRTD",
+    "PairDenoising",
+    "TLM",
+    "TRTD",
+    "XLCo",
+    "Network",
+    "Objective",
+    "PretrainingObjective",
+]
 
 
 def __getattr__(name: str) -> _Any:

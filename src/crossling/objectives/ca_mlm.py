@@ -15,7 +15,7 @@ row, as two packed sequences: x_k has the number 2k + 1 and y_k the number 2k + 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
 from crossling.objectives import cost
 from crossling.objectives.mlm import MLM, gather_targets, prediction_sums, prediction_terms
-from crossling.vocabulary.vocabulary import EOS
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,11 +64,11 @@ class CAMLM(MLM):
     def loss_weights(self) -> dict[str, float]:
         return dict.fromkeys(self.terms, self.weight)
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         # Each side begins with <s>.
-        pairs = split_blocks(examples, self.length - 2) if self.stream == "text" else examples
+        pairs = split_blocks(examples, self.length - 2, special.eos) if self.stream == "text" else examples
         sides = {"x": pairs.sequences(), "y": pairs.translation_sequences()}
-        masked = [self.mask(sequences, noise, mask, purpose=side) for side, sequences in sides.items()]
+        masked = [self.mask(sequences, noise, special, purpose=side) for side, sequences in sides.items()]
         return CorruptedExamples({"ids": _join_sides(*masked)}, sequences_per_example=2)
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -106,7 +106,7 @@ class CAMLM(MLM):
         """Return the FLOPs of both sequences of a pair, each without and with cross-attention."""
         encoder, side_length = net.encoder, length / 2
         own = cost.encoder_flops(encoder, side_length)
-        attention = 4 * side_length * encoder.config.hidden_size
+        attention: float = 4 * side_length * encoder.config.hidden_size
         cross = sum(2 * cost.matrix_weights(block.cross) + attention for block in encoder.blocks)
         heads = 2 * cost.lm_head_flops(encoder, net.parts["lm_head"]) * self.rate
         return cost.FORWARD_AND_BACKWARD * (2 * own + cross + heads)
@@ -136,15 +136,15 @@ class CATLM(CAMLM):
     length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 128
 
 
-def split_blocks(blocks: TokenizedExamples, tokens: int) -> TokenizedExamples:
+def split_blocks(blocks: TokenizedExamples, tokens: int, eos: int) -> TokenizedExamples:
     """Split the first `tokens` of each block in two, at the end of the sentence nearest to the middle."""
     halves = []
     for block in blocks.ids:
         ids = block[:tokens]
-        ends = np.flatnonzero(ids[:-1] == EOS) + 1
+        ends = np.flatnonzero(ids[:-1] == eos) + 1
         middle = int(ends[np.abs(2 * ends - len(ids)).argmin()]) if len(ends) else len(ids) // 2
         halves.append((ids[:middle], ids[middle:]))
-    return TokenizedExamples([first for first, _ in halves], [second for _, second in halves])
+    return replace(blocks, ids=[first for first, _ in halves], translation_ids=[second for _, second in halves])
 
 
 def _join_sides(x: Sequences, y: Sequences) -> Sequences:

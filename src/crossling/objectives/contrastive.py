@@ -12,12 +12,15 @@ Mixup: a pair <c1, c2> is joined with a pair <d1, d2> of another corpus or langu
 or crossed <c1 d2, d1 c2>, each side in random order. Translations from one row of a multi-way corpus are never
 negatives of each other, neither in the batch nor in the queue.
 
+Matryoshka: the loss is the mean of those of several prefixes of the vectors, so that users can truncate them. Keys are
+the projections of all prefixes side by side, in the queue too. Accuracy and bound are those of the full width.
+
 The loss maximizes a lower bound of mutual information (Eq. 4), which is logged beside it: I(c1; c2) >= log |N| - L.
 
 With `temperature = 1`, not normalized and not symmetric, this is exactly Eq. 6. Temperature, a projection without bias,
 and masked inputs are from the authors' code and not in the paper.
 """
-# N pairs of a micro-batch, A candidates or keys in the queue, R rows of W tokens, P tokens in all, D width
+# N pairs of a micro-batch, A candidates or keys in the queue, R rows of W tokens, P tokens, D width, m of a prefix
 
 from __future__ import annotations
 
@@ -27,19 +30,23 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 
+from crossling.core.errors import BadInput
 from crossling.core.settings import AT_LEAST_0, FRACTION, POSITIVE, PROBABILITY, Bounds
 from crossling.data.batches import LENGTH_MULTIPLE, CorruptedExamples, Stream, TokenizedExamples, prepend_bos
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import Batch, Sequences
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
+from crossling.objectives.matryoshka import parse_widths, project_prefixes
 from crossling.objectives.mlm import mask_tokens, masking_problems
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from crossling.model.encoder_model import CrosslingModel
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 TYPICAL_PAIR_TOKENS = 32  # to convert a number of tokens to a number of pairs
@@ -64,6 +71,7 @@ class XLCo(PretrainingObjective):
         random: Fraction of the masked tokens that become a random token. The rest becomes `<mask>`.
         length: Longest sequence in tokens, both sides together.
         weight: Weight of the mean loss.
+        matryoshka: Widths of prefixes of the vectors that are trained too, as `64,128,256`. [default: none]
 
     Example:
         >>> objective = crossling.XLCo(pairs=256, queue=4096)
@@ -85,6 +93,7 @@ class XLCo(PretrainingObjective):
     random: Annotated[float, PROBABILITY] = 0.1
     length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512
     weight: Annotated[float, AT_LEAST_0] = 1.0
+    matryoshka: str | None = None
 
     @classmethod
     def sized_like(cls, tokens: int, length: int) -> Self:
@@ -130,12 +139,20 @@ class XLCo(PretrainingObjective):
         return 2 if self.mixup else 1
 
     def problems(self, name: str) -> Iterator[str]:
-        return masking_problems(name, self.keep, self.random)
+        yield from masking_problems(name, self.keep, self.random)
+        try:
+            self.widths(0)
+        except BadInput as problem:
+            yield str(problem)
+
+    def widths(self, full: int) -> list[int]:
+        """Return the widths of the prefixes. The last is the full width."""
+        return [*(parse_widths(self.matryoshka, "xlco.matryoshka") if self.matryoshka else ()), full]
 
     def examples_per_step(self, mean_length: float) -> int:  # noqa: ARG002
         return self.pairs * self.examples_per_unit
 
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
         from torch import nn
 
         from crossling.model.embedding import init_weights
@@ -151,24 +168,25 @@ class XLCo(PretrainingObjective):
             modules["key_encoder"] = lambda: build_key_encoder(encoder, self._layer(encoder))
             modules["key_projection"] = lambda: projection().requires_grad_(False)
         if self.queue:
-            modules["queue"] = lambda: KeyQueue(self.queue, encoder.config.hidden_size)
+            modules["queue"] = lambda: KeyQueue(self.queue, sum(self.widths(encoder.config.hidden_size)))
         return modules
 
     def example_units(self, group_N: np.ndarray, noise: KeyedRandom) -> np.ndarray:
         """Return the pairs that mixup joins."""
         return choose_partners(group_N, noise) if self.mixup else super().example_units(group_N, noise)
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         assert examples.row_N is not None
         if self.mixup:
             query, key, rows_N2, noise = mix_pairs(examples, noise)
         else:
             query, key = examples.sequences(), examples.translation_sequences()
             rows_N2 = np.stack([examples.row_N, examples.row_N], 1)
+        rates = {"rate": self.rate, "keep": self.keep, "random": self.random}
         inputs = {}
         for name, side in {"query": query, "key": key}.items():
             if self.rate:
-                side = mask_tokens(side, noise, mask, rate=self.rate, keep=self.keep, random=self.random, purpose=name)
+                side = mask_tokens(side, noise, special, **rates, purpose=name)
             inputs[name] = Sequences(side.lengths_N, {name: side.tokens["ids"]})
         return CorruptedExamples(inputs, {"rows": rows_N2, "batch_positions": noise.position_N})
 
@@ -222,28 +240,37 @@ class XLCo(PretrainingObjective):
         return {name: torch.stack([each[name] for each in sums]).sum(0) / len(sums) for name in sums[0]} | new_keys
 
     def _contrastive_sums(self, net: Network, query_ND: Tensor, key_ND: Tensor, rows_N2: Tensor) -> dict[str, Tensor]:
-        """Return the loss, how many queries rank their translation first, and the bound on mutual information."""
+        """Return the loss, how many queries rank their translation first, and the bound on mutual information.
+
+        With prefixes, the last two are those of the full width.
+        """
         import torch
         import torch.nn.functional as F
 
         from crossling.core.distributed import all_gather_rows
 
-        with torch.autocast(query_ND.device.type, enabled=False):
-            if self.queue:  # the translation is candidate 0, followed by the queue
-                queue = net.parts["queue"]
-                scores_NA = torch.cat([(query_ND * key_ND).sum(-1, keepdim=True), query_ND @ queue.keys_AD.T], 1)
-                excluded_NA = F.pad(_share_row(rows_N2, queue.rows_A2), (1, 0), value=False)
-                target_N = torch.zeros(len(query_ND), dtype=torch.long, device=query_ND.device)
-            else:
-                (candidate_AD, first), (rows_A2, _) = all_gather_rows(key_ND), all_gather_rows(rows_N2)
-                scores_NA = query_ND @ candidate_AD.T
-                target_N = first + torch.arange(len(query_ND), device=query_ND.device)
-                excluded_NA = _share_row(rows_N2, rows_A2).scatter(1, target_N[:, None], value=False)
-        scores_NA = (scores_NA / self.temperature).masked_fill(excluded_NA, -torch.inf)
-        loss = F.cross_entropy(scores_NA, target_N, reduction="sum")
-        correct = (scores_NA.argmax(-1) == target_N).sum()
-        bound = (~excluded_NA).sum(1).log().sum() - loss.detach()
-        return {"xlco": loss, "xlco_accuracy": correct, "xlco_bound": bound}
+        widths, device = self.widths(net.encoder.config.hidden_size), query_ND.device
+        if self.queue:  # the translation is candidate 0, followed by the queue
+            queue = net.parts["queue"]
+            candidate_AD = queue.keys_AD
+            excluded_NA = F.pad(_share_row(rows_N2, queue.rows_A2), (1, 0), value=False)
+            target_N = torch.zeros(len(query_ND), dtype=torch.long, device=device)
+        else:
+            (candidate_AD, first), (rows_A2, _) = all_gather_rows(key_ND), all_gather_rows(rows_N2)
+            target_N = first + torch.arange(len(query_ND), device=device)
+            excluded_NA = _share_row(rows_N2, rows_A2).scatter(1, target_N[:, None], value=False)
+        prefixes = zip(*(each.split(widths, 1) for each in (query_ND, key_ND, candidate_AD)), strict=True)
+        losses = []
+        for query_Nm, key_Nm, candidate_Am in prefixes:
+            with torch.autocast(device.type, enabled=False):
+                scores_NA = query_Nm @ candidate_Am.T
+                if self.queue:
+                    scores_NA = torch.cat([(query_Nm * key_Nm).sum(-1, keepdim=True), scores_NA], 1)
+            scores_NA = (scores_NA / self.temperature).masked_fill(excluded_NA, -torch.inf)
+            losses.append(F.cross_entropy(scores_NA, target_N, reduction="sum"))
+        correct = (scores_NA.argmax(-1) == target_N).sum()  # of the last prefix, the full width
+        bound = (~excluded_NA).sum(1).log().sum() - losses[-1].detach()
+        return {"xlco": torch.stack(losses).mean(), "xlco_accuracy": correct, "xlco_bound": bound}
 
     def _keys(self, net: Network, batch: Batch, side: str) -> Tensor:
         """Return g_K of every sequence of one side. Without momentum it is g_Q without gradient."""
@@ -273,10 +300,12 @@ class XLCo(PretrainingObjective):
             sum_ND = hidden_RWD.new_zeros(len(starts_N) + 1, hidden_RWD.shape[-1])
             pooled_ND = sum_ND.index_add(0, segment_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
         with torch.autocast(pooled_ND.device.type, enabled=False):  # cosine / 0.05 needs more digits than bfloat16 has
+            if self.matryoshka:
+                return project_prefixes(projection, pooled_ND.float(), self.widths(pooled_ND.shape[-1]), self.normalize)
             vector_ND = projection(pooled_ND.float())
         return F.normalize(vector_ND, dim=-1) if self.normalize else vector_ND
 
-    def _layer(self, encoder: CrosslingModel) -> int:
+    def _layer(self, encoder: CrosslingModel | NativeEncoder) -> int:
         return encoder.config.universal_layer if self.layer is None else self.layer
 
     def _update_key_encoder(self, net: Network, momentum: float) -> None:
@@ -289,9 +318,10 @@ class XLCo(PretrainingObjective):
         """Return the FLOPs of both sides, which are encoded separately. Keys without gradient have no backward pass."""
         side_length = length if self.mixup else length / 2  # mixup joins two pairs
         layers = cost.encoder_flops(net.encoder, side_length, self._layer(net.encoder))
-        one_side = layers + 2 * cost.matrix_weights(net.parts["projection"]) / side_length
+        widths = self.widths(net.encoder.config.hidden_size)
+        one_side = layers + 2 * len(widths) * cost.matrix_weights(net.parts["projection"]) / side_length
         candidates = self.queue or self.pairs
-        scores = 2 * net.encoder.config.hidden_size * candidates / (2 * side_length)
+        scores: float = 2 * sum(widths) * candidates / (2 * side_length)
         with_backward = cost.FORWARD_AND_BACKWARD
         sides = with_backward if self._keys_have_gradients else (with_backward + 1) / 2
         passes = 2 if self.symmetric and not self._keys_have_gradients else 1
@@ -329,7 +359,7 @@ def mix_pairs(examples: TokenizedExamples, noise: KeyedRandom) -> tuple[Sequence
         partner_query, partner_key = reversed(partner_sides) if crossed_N[n] else partner_sides
         query.append([examples.ids[i], partner_query][:: -1 if query_swapped_N[n] else 1])
         key.append([examples.translation_ids[i], partner_key][:: -1 if key_swapped_N[n] else 1])
-    queries, keys = (prepend_bos(*zip(*side, strict=True)) for side in (query, key))
+    queries, keys = (prepend_bos(*zip(*side, strict=True), bos=examples.bos) for side in (query, key))
     return queries, keys, examples.row_N.reshape(-1, 2), noise
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from crossling.model.config import CrosslingConfig
     from crossling.model.encoder_model import CrosslingModel
+    from crossling.model.native_encoder import NativeEncoder
 
 FORWARD_AND_BACKWARD = 3  # times the FLOPs of the forward pass
 
@@ -29,16 +30,22 @@ class HeadMemory:
     table_gradients: int = 1  # gradients of the token table that exist at once
 
 
-def encoder_flops(encoder: CrosslingModel, length: float, layers: int | None = None) -> float:
+def encoder_flops(encoder: CrosslingModel | NativeEncoder, length: float, layers: int | None = None) -> float:
     """Return the forward FLOPs per token of self-attention and feed-forward layers, without cross-attention."""
     attention = 4 * length * encoder.config.hidden_size
-    matrices = (
-        matrix_weights(block.attention) + matrix_weights(block.feed_forward) for block in encoder.blocks[:layers]
-    )
-    return sum(2 * weights + attention for weights in matrices)
+    return sum(2 * _layer_weights(block) + attention for block in encoder.blocks[:layers])
 
 
-def lm_head_flops(encoder: CrosslingModel, head: nn.Module) -> float:
+def _layer_weights(block: nn.Module) -> int:
+    """Count the weights of self-attention and feed-forward layer. Layers of other families have nothing else."""
+    from crossling.model.encoder import Block
+
+    if not isinstance(block, Block):
+        return matrix_weights(block)
+    return matrix_weights(block.attention) + matrix_weights(block.feed_forward)
+
+
+def lm_head_flops(encoder: CrosslingModel | NativeEncoder, head: nn.Module) -> float:
     """Return the forward FLOPs per predicted position of a language model head."""
     return 2 * (matrix_weights(head) + encoder.config.vocab_size * encoder.config.hidden_size)
 
@@ -55,7 +62,7 @@ def matrix_weights(module: nn.Module) -> int:
 
 
 def stored_bytes(
-    encoder: CrosslingModel,
+    encoder: CrosslingModel | NativeEncoder,
     gradient_checkpointing: bool,
     layers: int | None = None,
     *,
@@ -78,7 +85,7 @@ def stored_bytes(
 
 
 def peak_bytes(
-    encoder: CrosslingModel,
+    encoder: CrosslingModel | NativeEncoder,
     gradient_checkpointing: bool,
     layers: int | None = None,
     *,

@@ -29,13 +29,14 @@ from crossling.data.packing import Batch, Sequences
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
-from crossling.vocabulary.vocabulary import BOS, EOS, UNK
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from crossling.model.encoder_model import CrosslingModel
     from crossling.model.kernels.prediction import TokenPrediction
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 
@@ -86,20 +87,19 @@ class MLM(PretrainingObjective):
     def examples_per_step(self, mean_length: float) -> int:
         return self.sequences or max(1, round(self.tokens / mean_length))
 
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
-        from crossling.model.heads import LMHead
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:  # noqa: ARG002
+        from crossling.model.native_heads import build_lm_head
 
-        return {"lm_head": lambda: LMHead(encoder.config)}
+        return {"lm_head": lambda: build_lm_head(encoder)}
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         sequences = examples.sequences() if self.stream == "text" else examples.joined_sequences()
-        return CorruptedExamples({"ids": self.mask(sequences, noise, mask)})
+        return CorruptedExamples({"ids": self.mask(sequences, noise, special)})
 
-    def mask(self, sequences: Sequences, noise: KeyedRandom, mask: int, purpose: str = "") -> Sequences:
+    def mask(self, sequences: Sequences, noise: KeyedRandom, special: SpecialTokens, purpose: str = "") -> Sequences:
         """Mask sequences at the rates of this objective."""
-        return mask_tokens(
-            sequences, noise, mask, rate=self.rate, keep=self.keep, random=self.random, span=self.span, purpose=purpose
-        )
+        rates = {"rate": self.rate, "keep": self.keep, "random": self.random}
+        return mask_tokens(sequences, noise, special, **rates, span=self.span, purpose=purpose)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return dict.fromkeys(prediction_terms(self.term), int(batch["masked"].sum()))
@@ -166,7 +166,7 @@ def masking_problems(name: str, keep: float, random: float) -> Iterator[str]:
 def mask_tokens(
     sequences: Sequences,
     noise: KeyedRandom,
-    mask: int,
+    special: SpecialTokens,
     *,
     rate: float,
     keep: float = 0.0,
@@ -180,7 +180,7 @@ def mask_tokens(
     that the masking rate holds on average.
     """
     ids_P, sequence_P, position_P = sequences.tokens["ids"], sequences.sequence_ids, sequences.positions
-    candidate_C = np.flatnonzero((ids_P != BOS) & (ids_P != EOS))
+    candidate_C = np.flatnonzero((ids_P != special.bos) & (ids_P != special.eos))
     candidates_N = np.bincount(sequence_P[candidate_C], minlength=len(sequences.lengths_N))
     count_N = np.maximum(1, (rate * candidates_N + noise.per_example(f"{purpose}round")).astype(np.int64))
     if span > 1:
@@ -198,9 +198,10 @@ def mask_tokens(
         noise.per_token(f"{purpose}{name}", sequence_P[masked_M], position_P[masked_M]) for name in ("fate", "stranger")
     )
     corrupted_P = ids_P.copy()
-    corrupted_P[masked_M[action_M >= keep]] = mask
+    corrupted_P[masked_M[action_M >= keep]] = special.mask
     random_M = (action_M >= keep) & (action_M < keep + random)
-    corrupted_P[masked_M[random_M]] = UNK + 1 + (token_M[random_M] * (mask - UNK - 1)).astype(np.int64)
+    text_ids = special.text_ids
+    corrupted_P[masked_M[random_M]] = text_ids[(token_M[random_M] * len(text_ids)).astype(np.int64)]
     return Sequences(sequences.lengths_N, {"ids": corrupted_P, "targets": ids_P, "masked": masked_P})
 
 

@@ -10,10 +10,18 @@ from torch import Tensor, nn
 
 from crossling.core.distributed import all_gather_rows
 from crossling.model.encoder_model import CrosslingModel
+from crossling.model.native_encoder import NativeEncoder, build_shorter
 
 
-def build_key_encoder(encoder: CrosslingModel, layers: int) -> CrosslingModel:
-    """Return a copy of the first layers of an encoder, without dropout and without gradients."""
+def build_key_encoder(encoder: CrosslingModel | NativeEncoder, layers: int) -> CrosslingModel | NativeEncoder:
+    """Return a copy of the first layers of an encoder, without dropout and without gradients.
+
+    The copy of a Hugging Face encoder has all layers: some families normalize the output of the last one.
+    """
+    if isinstance(encoder, NativeEncoder):
+        whole = build_shorter(encoder, encoder.config.num_hidden_layers)
+        update_moving_average(whole, encoder, 0.0)
+        return whole.requires_grad_(False)
     shape = {"num_hidden_layers": layers, "universal_layer": layers, "cross_attention": False}
     copy = CrosslingModel(encoder.config.replace(**shape, dropout=0.0, attention_dropout=0.0))
     if layers < len(encoder.blocks):
@@ -26,7 +34,9 @@ def build_key_encoder(encoder: CrosslingModel, layers: int) -> CrosslingModel:
 def update_moving_average(average: nn.Module, source: nn.Module, momentum: float) -> None:
     """Set average <- momentum x average + (1 - momentum) x source, for the parameters that both have."""
     weights: dict[str, Tensor] = dict(source.named_parameters())
-    if isinstance(source, CrosslingModel):  # whose token table may be a sum of two
+    if isinstance(source, NativeEncoder):
+        weights = source.dense_weights()
+    elif isinstance(source, CrosslingModel):  # whose token table may be a sum of two
         weights["embeddings.tokens.weight"] = source.embeddings.tokens.weight
     averages = dict(average.named_parameters())
     targets = [weights[name].to(parameter.dtype) for name, parameter in averages.items()]

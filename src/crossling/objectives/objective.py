@@ -14,12 +14,12 @@ from crossling.data.batches import DataObjective
 from crossling.data.packing import Batch
 from crossling.model.model_shape import ModelShape
 from crossling.objectives.cost import HeadMemory
-from crossling.vocabulary.vocabulary import PAD
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from crossling.model.encoder_model import CrosslingModel
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 ModuleBuilders = dict[str, Callable[[], "nn.Module"]]
@@ -91,7 +91,7 @@ class PretrainingObjective(DataObjective, Objective):
         yield from ()
 
     @abstractmethod
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:
         """Return the builders of the modules besides the encoder. Objectives share modules of the same name."""
 
     @abstractmethod
@@ -119,8 +119,3 @@ class PretrainingObjective(DataObjective, Objective):
 def combined_loss_weights(objectives: Iterable[Objective]) -> dict[str, float]:
     """Return the weights of all loss terms of some objectives."""
     return {term: weight for objective in objectives for term, weight in objective.loss_weights.items()}
-
-
-def token_mask(ids_BL: Tensor) -> Tensor:
-    """Return which positions are not padding."""
-    return ids_BL != PAD

@@ -14,6 +14,7 @@ the original token counts as original. Special tokens are scored too, padding is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -25,13 +26,15 @@ from crossling.data.packing import Batch, Sequences
 from crossling.model.model_shape import ModelShape
 from crossling.objectives import cost
 from crossling.objectives.mlm import gather_targets, mask_tokens, prediction_sums, prediction_terms
-from crossling.objectives.objective import ModuleBuilders, PretrainingObjective, token_mask
+from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from crossling.model.encoder_model import CrosslingModel
     from crossling.model.kernels.prediction import TokenPrediction
+    from crossling.model.native_encoder import NativeEncoder
     from crossling.objectives.training_network import Network
 
 
@@ -67,31 +70,38 @@ class MRTD(PretrainingObjective):
     def examples_per_step(self, mean_length: float) -> int:
         return max(1, round(self.tokens / mean_length))
 
-    def modules(self, encoder: CrosslingModel, shape: ModelShape) -> ModuleBuilders:
+    def modules(self, encoder: CrosslingModel | NativeEncoder, shape: ModelShape) -> ModuleBuilders:
         from crossling.model.embedding import couple_token_tables
         from crossling.model.encoder_model import CrosslingModel
-        from crossling.model.heads import LMHead, RTDHead
+        from crossling.model.native_encoder import NativeEncoder, build_shorter, masked_lm_class
+        from crossling.model.native_heads import build_lm_head, build_rtd_head
 
-        def generator() -> CrosslingModel:
+        @cache  # the head may be part of the generator
+        def generator() -> CrosslingModel | NativeEncoder:
             """Build a generator of the same width with fewer layers and no dropout (XLM-E App. A, XY-LENT §5)."""
-            own = {"num_hidden_layers": shape.generator_layers, "universal_layer": None, "cross_attention": False}
-            network = CrosslingModel(encoder.config.replace(**own, dropout=0.0, attention_dropout=0.0))
+            network: CrosslingModel | NativeEncoder
+            if isinstance(encoder, NativeEncoder):
+                config = encoder.model.config
+                network = build_shorter(encoder, shape.generator_layers, masked_lm_class(config, config.model_type))
+            else:
+                own = {"num_hidden_layers": shape.generator_layers, "universal_layer": None, "cross_attention": False}
+                network = CrosslingModel(encoder.config.replace(**own, dropout=0.0, attention_dropout=0.0))
             couple_token_tables(encoder.embeddings, network.embeddings, shape.token_table)
             return network
 
         return {
             "generator": generator,
-            "generator_head": lambda: LMHead(encoder.config),
-            "rtd_head": lambda: RTDHead(encoder.config),
+            "generator_head": lambda: build_lm_head(generator()),
+            "rtd_head": lambda: build_rtd_head(encoder),
         }
 
-    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, mask: int) -> CorruptedExamples:
+    def corrupt(self, examples: TokenizedExamples, noise: KeyedRandom, special: SpecialTokens) -> CorruptedExamples:
         sequences = examples.sequences() if self.stream == "text" else examples.joined_sequences()
-        masked = mask_tokens(sequences, noise, mask, rate=self.rate, span=self.span)
+        masked = mask_tokens(sequences, noise, special, rate=self.rate, span=self.span)
         return CorruptedExamples({"ids": add_sampling_noise(masked, noise)})
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        masked, tokens = int(batch["masked"].sum()), int(token_mask(batch["targets"]).sum())
+        masked, tokens = int(batch["masked"].sum()), int((batch["ids_segments"] > 0).sum())
         terms = (self.term, f"{self.term}_replaced", f"{self.term}_accuracy")
         return dict.fromkeys(prediction_terms(self.generator_term), masked) | dict.fromkeys(terms, tokens)
 
@@ -100,7 +110,7 @@ class MRTD(PretrainingObjective):
 
         targets_BL, targets_M = batch["targets"], gather_targets(batch["targets"], batch["masked_at"])
         prediction, corrupted_BL, logits_BL = self.detect(net, batch)
-        present_BL, replaced_BL = token_mask(targets_BL), corrupted_BL != targets_BL
+        present_BL, replaced_BL = batch["ids_segments"] > 0, corrupted_BL != targets_BL
         loss_BL = F.binary_cross_entropy_with_logits(logits_BL, replaced_BL.float(), reduction="none")
         return {
             **prediction_sums(self.generator_term, prediction, targets_M, net.encoder.config.vocab_size),

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from crossling.model.encoder_model import CrosslingModel
+from crossling.model.native_encoder import NativeEncoder
 
 
 class Network(nn.Module):
@@ -17,7 +18,7 @@ class Network(nn.Module):
     compute the same values.
     """
 
-    def __init__(self, encoder: CrosslingModel, parts: Mapping[str, nn.Module]) -> None:
+    def __init__(self, encoder: CrosslingModel | NativeEncoder, parts: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder: Any = encoder
         self.parts: Any = nn.ModuleDict(parts)  # heads, generator, key encoder, ...

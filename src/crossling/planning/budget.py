@@ -24,7 +24,7 @@ from crossling.core.hardware import Accelerator
 from crossling.data.shards import Shards
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
-from crossling.planning.communication import GPUS_PER_NODE
+from crossling.planning.communication import GPUS_PER_NODE, check_gpus
 from crossling.planning.estimate import RunEstimate, estimate_memory, estimate_run, fit_to_memory
 from crossling.recipes import get_recipe, has_size
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_layer_parameters, total_tokens
@@ -91,10 +91,7 @@ class ComputeBudget:
     def __post_init__(self) -> None:
         if not 0 < self.hours < math.inf:
             raise BadInput(f"hours={self.hours:g}: expected a number above 0.")
-        if self.gpus > GPUS_PER_NODE and self.gpus % GPUS_PER_NODE:
-            raise BadInput(
-                f"gpus={self.gpus}: more than {GPUS_PER_NODE} GPUs are nodes of {GPUS_PER_NODE}. Give a multiple."
-            )
+        check_gpus(self.gpus)
 
     @property
     def hardware(self) -> str:
@@ -133,12 +130,8 @@ class ComputeBudget:
         """Return the choice at one size, or why there is none."""
         initial = get_recipe(name, size).set(given)
         net = build_meta_network(initial, data.shards.vocabulary_size)
-        fewest = _fewest_examples(initial, data.loads(initial))
-        if fewest < self.gpus:
-            return (
-                f"gpus={self.gpus}: a step of {size or name} has {fewest} examples of an objective."
-                f" Give at most {fewest} GPUs."
-            )
+        if problem := gpu_problem(initial, data.loads(initial), self.gpus, size or name):
+            return problem
         candidate = self._find_batch(initial, size, net, data, given)
         if candidate is None:
             return f"{size or name}: does not fit on {self.hardware}. Give more or larger GPUs."
@@ -174,7 +167,7 @@ class ComputeBudget:
         for settings in _batch_settings(initial, size, data, given, self.gpus):
             recipe = initial.set(settings)
             loads = data.loads(recipe)  # the batch size changes nothing in the network
-            if candidate is not None and _fewest_examples(recipe, loads) < self.gpus:
+            if candidate is not None and gpu_problem(recipe, loads, self.gpus, recipe.name):
                 break  # every GPU needs at least one example
             fitting = fit_to_memory(recipe, net, loads, self.accelerator, gpus=self.gpus)
             if _is_set(given, "micro_tokens", "gradient_checkpointing"):
@@ -269,9 +262,12 @@ def _batch_settings(
         divisor *= 2
 
 
-def _fewest_examples(recipe: Recipe, loads: Mapping[str, ObjectiveLoad]) -> int:
-    """Return the fewest units of a step that can be distributed over GPUs: single or joined examples."""
-    return min(load.examples // recipe.objectives[name].examples_per_unit for name, load in loads.items())
+def gpu_problem(recipe: Recipe, loads: Mapping[str, ObjectiveLoad], gpus: int, name: str) -> str | None:
+    """Return an error message if a step has fewer examples, single or joined, than there are GPUs."""
+    fewest = min(load.examples // recipe.objectives[name].examples_per_unit for name, load in loads.items())
+    if fewest >= gpus:
+        return None
+    return f"gpus={gpus}: a step of {name} has {fewest} examples of an objective. Give at most {fewest} GPUs."
 
 
 def _changed_settings(initial: Recipe, fitting: Recipe, steps: int, given: Sequence[str]) -> Iterator[str]:

@@ -17,8 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from crossling.core.errors import BadInput
 from crossling.core.hardware import Accelerator
 from crossling.model.encoder_model import CrosslingModel
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.network import ObjectiveLoad
 from crossling.recipes.recipe import Recipe
@@ -26,6 +28,18 @@ from crossling.recipes.recipe import Recipe
 GPUS_PER_NODE = 8
 LINK_EFFICIENCY = 0.8  # fraction of the vendors' bandwidth that large messages reach
 GRADIENT_BYTES = 4  # per trained parameter
+
+
+def check_gpus(gpus: int) -> None:
+    """Raise BadInput for a number of GPUs that is no whole number above 0, or that does not fill its machines."""
+    if isinstance(gpus, bool) or not isinstance(gpus, int) or gpus < 1:
+        raise BadInput(f"gpus={gpus!r}: expected a whole number above 0.")
+    if gpus > GPUS_PER_NODE and gpus % GPUS_PER_NODE:
+        below = gpus - gpus % GPUS_PER_NODE
+        raise BadInput(
+            f"gpus={gpus}: more than {GPUS_PER_NODE} GPUs are machines of {GPUS_PER_NODE}. Give a multiple, such as"
+            f" {below} or {below + GPUS_PER_NODE}."
+        )
 
 
 def scatter_seconds(size: float, accelerator: Accelerator, gpus: int) -> float:
@@ -74,6 +88,6 @@ def tokens_at_once(objective: PretrainingObjective, load: ObjectiveLoad, micro_t
 
 
 def _gathered_bytes(net: Network) -> float:
-    models = [part for part in (net.encoder, *net.parts.values()) if isinstance(part, CrosslingModel)]
+    models = [part for part in (net.encoder, *net.parts.values()) if isinstance(part, CrosslingModel | NativeEncoder)]
     blocks = sum(parameter.numel() for model in models for block in model.blocks for parameter in block.parameters())
     return 2.0 * blocks + 4.0 * (sum(parameter.numel() for parameter in net.parameters()) - blocks)

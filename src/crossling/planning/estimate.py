@@ -16,6 +16,7 @@ import numpy as np
 from crossling.core.hardware import ACCELERATORS, GIB, Accelerator
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.kernels.prediction import CHUNK_BYTES
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network
 from crossling.planning.communication import tokens_at_once, waiting_seconds
 from crossling.recipes import RECIPES, has_size
@@ -130,7 +131,7 @@ def _working_bytes(net: Network, sharded: bool) -> float:
 
     It gathers two blocks in bfloat16 with their gradients, and everything outside of blocks with its gradients.
     """
-    models = [part for part in (net.encoder, *net.parts.values()) if isinstance(part, CrosslingModel)]
+    models = [part for part in (net.encoder, *net.parts.values()) if isinstance(part, CrosslingModel | NativeEncoder)]
     blocks = [sum(p.numel() for p in block.parameters()) for model in models for block in model.blocks]
     if not sharded:
         return 2.0 * sum(blocks)

@@ -209,6 +209,7 @@ def _run_table(plan: PretrainingPlan) -> Table:
     recipe = plan.recipe
     shape, optimizer, sampling = recipe.model, recipe.optimizer, recipe.sampling
     parts = ", ".join(f"{name} {format_count(size)}" for name, size in plan.parameters.items() if size)
+    architecture = "Hugging Face architecture" if shape.native else f"{shape.norm}-norm"
     warmup = f"{optimizer.warmup_steps(recipe.steps):,} warm-up steps, {optimizer.schedule or 'linear'} decay"
     if optimizer.schedule == "wsd":
         warmup += f" in the last {optimizer.cooldown_steps(recipe.steps):,}"
@@ -220,7 +221,7 @@ def _run_table(plan: PretrainingPlan) -> Table:
     replay = f"; {1 - sampling.replay:.0%} for {focus}, {sampling.replay:.0%} for all others" if focus else ""
     facts = {
         "parameters": f"{sum(plan.parameters.values()):,} ({parts})",
-        "model": f"{shape.layers} layers, hidden size {shape.width}, {shape.norm}-norm, dropout {shape.dropout:g}",
+        "model": f"{shape.layers} layers, hidden size {shape.width}, {architecture}, dropout {shape.dropout:g}",
         "learning rate": f"peak {recipe.lr:g}, {warmup}, gradient clipping {optimizer.clip:g}{frozen}",
         **{
             name: f"{each.examples:,} examples of {each.length:.0f} tokens per step"

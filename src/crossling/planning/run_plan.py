@@ -13,11 +13,12 @@ from crossling.core.errors import BadInput
 from crossling.core.hardware import get_accelerator, local_accelerator
 from crossling.data.example_sampler import most_paired_language
 from crossling.data.shards import Shards
-from crossling.planning.budget import BudgetChoice, ComputeBudget
+from crossling.planning.budget import BudgetChoice, ComputeBudget, gpu_problem
+from crossling.planning.communication import check_gpus
 from crossling.planning.estimate import PublishedSize, RunEstimate, estimate_run, published_sizes
 from crossling.planning.plan_page import write_page
 from crossling.recipes import adapt_recipe, get_recipe
-from crossling.recipes.initial_model import InitialModel
+from crossling.recipes.initialization import load_initial_model
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_parameters, flops_per_token, total_tokens
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_warnings import run_warnings
@@ -114,14 +115,15 @@ def plan(
         set: `key=value` settings of the recipe, as `Recipe.set` takes them.
         init: Model that the run is initialized from, as of `pretrain`. The plan has its architecture.
         hours: Budget of a recipe given by name. The plan is that of the size and steps that it buys.
-        gpus: Number of GPUs.
+        gpus: Number of GPUs, above 8 a multiple of 8.
         gpu: Name of the GPU, for instance `h100` [default: the one here, or an H200].
 
     Returns:
         The plan. Its `dump()` is a JSON object.
 
     Raises:
-        BadInput: The recipe contradicts itself, or the shards lack data that it needs.
+        BadInput: The recipe contradicts itself, the shards lack data that it needs, or a step has fewer examples than
+            there are GPUs.
 
     Example:
         >>> crossling.plan("xlm_e", "shards", gpus=8, gpu="h100").estimate.hardware
@@ -129,6 +131,7 @@ def plan(
         >>> crossling.plan("xlm_e", "shards", hours=24).budget.size
         'small'
     """
+    check_gpus(gpus)
     accelerator, choice = get_accelerator(gpu), None
     if gpu is None and local_accelerator() is None:
         warnings.warn(
@@ -153,6 +156,8 @@ def plan(
     pairs = rules.get(f"{rule} relaxed" if is_relaxed else rule)
     assert not isinstance(pairs, str)  # every relaxed rule is feasible
     loads = preview_loads(recipe, shards, text, pairs)
+    if problem := gpu_problem(recipe, loads, gpus, recipe.name):
+        raise BadInput(problem)
     net = build_meta_network(recipe, vocabulary_size)
     published = published_sizes(
         recipe, lambda other: preview_loads(other, shards, text, pairs), vocabulary_size, accelerator, gpus=gpus
@@ -180,7 +185,8 @@ def _initialized_recipe(
     recipe: Recipe | str | os.PathLike[str], init: str | os.PathLike[str], size: str | None, assignments: Sequence[str]
 ) -> Recipe:
     """Return the recipe with the architecture of a model."""
-    model = InitialModel.load(init)
+    architecture = get_recipe(recipe, size).set(assignments).model.architecture
+    model = load_initial_model(init, architecture=architecture)
     if isinstance(recipe, Recipe):
         return model.adapt(get_recipe(recipe, size).set(assignments))
     return adapt_recipe(os.fspath(recipe), model, size, assignments)

@@ -19,6 +19,7 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.folder_kinds import folder_kind
 from crossling.model.model_shape import SIZES, ModelShape
 from crossling.recipes.infoxlm import infoxlm
+from crossling.recipes.mbart import mbart
 from crossling.recipes.recipe import OBJECTIVES, Recipe
 from crossling.recipes.rosetta import rosetta
 from crossling.recipes.veco import veco
@@ -29,6 +30,7 @@ from crossling.train.run_folder import RunFolder, same_models
 
 if TYPE_CHECKING:
     from crossling.recipes.initial_model import InitialModel
+    from crossling.recipes.native_model import NativeInitialModel
 
 __all__ = [  # noqa: RUF022 - functions, then recipes
     "RECIPES",
@@ -38,6 +40,7 @@ __all__ = [  # noqa: RUF022 - functions, then recipes
     "has_size",
     "recipe_name",
     "infoxlm",
+    "mbart",
     "rosetta",
     "veco",
     "xlm",
@@ -47,7 +50,7 @@ __all__ = [  # noqa: RUF022 - functions, then recipes
 ]
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
-    recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, rosetta)
+    recipe.__name__: recipe for recipe in (xlm_r, xlm, xlm_e, infoxlm, xy_lent, veco, mbart, rosetta)
 }
 RTD_LR_FACTOR = 0.2  # of the peak learning rate, if replaced token detection continues from a model
 # Names of Hugging Face encoders, by the recipe that continues their pre-training.
@@ -64,7 +67,7 @@ def get_recipe(recipe: str | os.PathLike[str] | Recipe, size: str | None = None)
     Args:
         recipe: Name of a recipe, in any spelling (`xlm_e`, `XLM-E`), or a path that ends in `.json`. A `Recipe` is
             returned as it is.
-        size: Size of the model [default: base, for veco large].
+        size: Size of the model [default: base, for veco and mbart large].
 
     Returns:
         The recipe with all its settings.
@@ -164,7 +167,9 @@ def can_resume(run: str | os.PathLike[str], recipe: str, init: str) -> bool:
     return recipe_name(recipe) == get_recipe(Path(run) / "recipe.json").name
 
 
-def adapt_recipe(recipe: str, model: InitialModel, size: str | None = None, assignments: Sequence[str] = ()) -> Recipe:
+def adapt_recipe(
+    recipe: str, model: InitialModel | NativeInitialModel, size: str | None = None, assignments: Sequence[str] = ()
+) -> Recipe:
     """Return a recipe with the architecture of the model it is initialized from.
 
     The peak learning rate of replaced token detection is lowered, unless `assignments` set it.

@@ -27,11 +27,13 @@ from crossling.model.convert import ConvertedModel, find_differences, from_huggi
 from crossling.model.embedding import DisentangledEmbedding, remap_rows
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import CONFIG_NAMES
+from crossling.model.native_encoder import NativeEncoder
 from crossling.model.pretrained import LOCAL
 from crossling.objectives import Network
 from crossling.recipes.network import load_run
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import run_of
+from crossling.vocabulary.fast_vocabulary import FastVocabulary
 from crossling.vocabulary.reuse_vocabulary import check_tokenizer, load_vocabulary, map_tokens
 from crossling.vocabulary.vocabulary import Vocabulary
 
@@ -55,6 +57,7 @@ class InitialModel:
         name: Name or path of the model, as given.
         encoder: The encoder and its heads.
         generator: The generator of a discriminator, or None.
+        decoder: The decoder of an encoder-decoder run, or None.
         vocabulary: The vocabulary of the model.
         generator_name: Name or path of the generator, if it is another model.
 
@@ -68,6 +71,7 @@ class InitialModel:
     generator: ConvertedModel | None
     vocabulary: Vocabulary | PreTrainedTokenizerFast
     generator_name: str | None = None
+    decoder: CrosslingModel | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -96,11 +100,22 @@ class InitialModel:
         path = Path(model)
         if (run := run_of(path)) is not None:
             net = load_run(path)
+            if isinstance(net.encoder, NativeEncoder):
+                raise BadInput(
+                    f"{model}: a run in the architecture of a Hugging Face model. Export it, and give the exported"
+                    " folder; or use NativeInitialModel."
+                )
             parts = dict(net.parts.items())
             encoder = ConvertedModel(net.encoder.config, net.encoder, parts.get("lm_head"), parts.get("rtd_head"))
             own = parts.get("generator")
             own = ConvertedModel(own.config, own, parts["generator_head"]) if own is not None else None
-            loaded = cls(name=str(model), encoder=encoder, generator=own, vocabulary=Vocabulary.load(run / "vocab"))
+            loaded = cls(
+                name=str(model),
+                encoder=encoder,
+                generator=own,
+                vocabulary=_load_tokenizer(run / "vocab", run),
+                decoder=parts.get("decoder"),
+            )
         else:
             files = [*TOKENIZER_FILES, *WEIGHT_FILES, *(f"generator/{file}" for file in WEIGHT_FILES)]
             folder = get_model_folder(resolve_model(model), files)
@@ -166,13 +181,13 @@ class InitialModel:
         names = [*ARCHITECTURE]
         # A position bias or cross-attention that the model lacks is new, as the recipe has it.
         names += ["relative", "gate", "gate_input", "plain_gate"] if config.relative_positions else []
-        names += ["cross_attention", "cross_query"] if config.cross_attention else []
+        names += ["cross_attention", "cross_query"] if config.cross_attention and not recipe.has_decoder else []
         own: dict[str, Any] = {name: getattr(config, CONFIG_NAMES.get(name, name)) for name in names}
         own |= {"generator_layers": generator_layers, "token_table": token_table, "universal_layer": layer}
         return recipe.replace(model=replace(shape, **own))
 
     @torch.no_grad()
-    def initialize(self, net: Network, vocabulary: Vocabulary, seed: int) -> str:
+    def initialize(self, net: Network, vocabulary: Vocabulary | FastVocabulary, seed: int) -> str:
         """Copy the weights of the model into the network of an adapted recipe.
 
         Args:
@@ -199,6 +214,8 @@ class InitialModel:
             _copy_encoder(parts["generator"], source.encoder, remap)
             _copy_head(parts["generator_head"], source.lm_head or self.encoder.lm_head, remap)
         _copy_encoder(net.encoder, self.encoder.encoder, remap)
+        if "decoder" in parts:  # layers of an encoder are those of a decoder, but for its cross-attention
+            _copy_encoder(parts["decoder"], self.decoder or self.encoder.encoder, remap)
         for name, head in (("lm_head", self.encoder.lm_head), ("rtd_head", self.encoder.rtd_head)):
             if name in parts:
                 _copy_head(parts[name], head, remap)
@@ -217,20 +234,28 @@ class InitialModel:
             >>> model.new_modules(crossling.recipes.xlm_e("base"))
             ['rtd_head']
         """
-        has_lm = bool(recipe.mlm or recipe.tlm or recipe.ca_mlm or recipe.ca_tlm)
+        has_lm = bool(recipe.mlm or recipe.tlm or recipe.ca_mlm or recipe.ca_tlm or recipe.has_decoder)
+        is_encoder = self.decoder is None and not self.encoder.config.cross_attention
         generator_head = (self.generator or self.encoder).lm_head or self.encoder.lm_head
         missing = {
             "lm_head": has_lm and self.encoder.lm_head is None,
             "rtd_head": recipe.has_rtd and self.encoder.rtd_head is None,
             "generator_head": recipe.has_rtd and generator_head is None,
-            CROSS_ATTENTION: recipe.model.cross_attention and not self.encoder.config.cross_attention,
+            CROSS_ATTENTION: (recipe.model.cross_attention and not self.encoder.config.cross_attention)
+            or (recipe.has_decoder and is_encoder),
         }
         return [name for name, is_missing in missing.items() if is_missing]
 
-    def _old_ids(self, vocabulary: Vocabulary) -> list[list[int]] | None:
+    def _old_ids(self, vocabulary: Vocabulary | FastVocabulary) -> list[list[int]] | None:
         """Return the old tokens of each token of `vocabulary`, or None if it is the vocabulary of the model."""
-        if self.encoder.config.vocab_size == vocabulary.size and _tokens(self.vocabulary) == _tokens(vocabulary):
-            return None
+        if _tokens(self.vocabulary) == _tokens(vocabulary):
+            has_spare_rows = self.encoder.config.vocab_size > vocabulary.size
+            return [[number] for number in range(vocabulary.size)] if has_spare_rows else None
+        if not isinstance(vocabulary, Vocabulary):
+            raise BadInput(
+                f"{self.name}: the shards have the tokenizer of another model. Tokenize with that of the model:"
+                f" crossling tokenize CORPORA --vocab {self.name}."
+            )
         return map_tokens(self.vocabulary, vocabulary)
 
 
@@ -255,9 +280,10 @@ def _load_tokenizer(folder: Path, name: str | Path) -> Vocabulary | PreTrainedTo
         raise
 
 
-def _tokens(vocabulary: Vocabulary | PreTrainedTokenizerFast) -> list[str]:
+def _tokens(vocabulary: Vocabulary | FastVocabulary | PreTrainedTokenizerFast) -> list[str]:
     if isinstance(vocabulary, Vocabulary):
         return list(vocabulary.scores)
+    vocabulary = vocabulary.tokenizer() if isinstance(vocabulary, FastVocabulary) else vocabulary
     return sorted(vocabulary.get_vocab(), key=vocabulary.get_vocab().__getitem__)
 
 

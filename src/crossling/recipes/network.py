@@ -16,11 +16,12 @@ from crossling.data.phased_batches import PhasedBatches
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.model_shape import ModelShape
+from crossling.model.native_encoder import NativeEncoder, build_model, load_config
 from crossling.objectives import Network, PretrainingObjective
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import find_checkpoint, run_of
 from crossling.train import checkpoint
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 
 
 def build_network(recipe: Recipe, vocabulary_size: int) -> Network:
@@ -30,7 +31,12 @@ def build_network(recipe: Recipe, vocabulary_size: int) -> Network:
 
 
 def _build(shape: ModelShape, objectives: tuple[PretrainingObjective, ...], vocabulary_size: int) -> Network:
-    encoder = CrosslingModel(shape.to_config(vocabulary_size))
+    encoder: CrosslingModel | NativeEncoder
+    if shape.native is None:
+        encoder = CrosslingModel(shape.to_config(vocabulary_size))
+    else:
+        config = load_config(shape.native, vocabulary_size)
+        encoder = NativeEncoder(build_model(config), shape.to_config(config.vocab_size))
     parts: dict[str, torch.nn.Module] = {}
     for objective in objectives:
         for name, build in objective.modules(encoder, shape).items():
@@ -43,7 +49,12 @@ def load_run(path: Path) -> Network:
     """Return the network of a run at its latest complete checkpoint, or at a path RUN/checkpoints/STEP."""
     saved, run = find_checkpoint(path), run_of(path) or path
     recipe = Recipe.load(run / "recipe.json")
-    net = build_network(recipe, Vocabulary.load(run / "vocab").size)
+    special = open_vocabulary(run / "vocab").special
+    net = build_network(recipe, special.size)
+    for part in (net.encoder, *net.parts.values()):
+        if isinstance(part, CrosslingModel):
+            ids = special.pad, special.bos, special.eos
+            part.config.pad_token_id, part.config.bos_token_id, part.config.eos_token_id = ids
     checkpoint.load_weights(saved, net)
     return net
 
@@ -128,8 +139,9 @@ def count_parameters(net: Network) -> dict[str, int]:
 
 
 def count_layer_parameters(net: Network) -> int:
-    """Return the parameters of the encoder without its embeddings."""
-    return sum(parameter.numel() for block in net.encoder.blocks for parameter in block.parameters())
+    """Return the parameters of the encoder, and of a decoder, without their embeddings."""
+    models = [net.encoder, *([net.parts["decoder"]] if "decoder" in net.parts else [])]
+    return sum(parameter.numel() for model in models for block in model.blocks for parameter in block.parameters())
 
 
 def flops_per_token(recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad]) -> dict[str, float]:

@@ -20,15 +20,17 @@ from crossling.core.distributed import (
     world_size,
 )
 from crossling.core.errors import BadInput, Failed
+from crossling.core.hardware import require_fp8
 from crossling.core.progress import format_count, format_duration, print_status
 from crossling.data.example_sampler import pair_counts, text_counts
 from crossling.data.shards import Shards
 from crossling.model.encoder_model import CrosslingModel
-from crossling.model.fp8 import require_fp8
 from crossling.model.model_shape import SIZES
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives import Network
 from crossling.recipes.continued_run import copy_checkpoint, find_continued
-from crossling.recipes.initial_model import CROSS_ATTENTION, InitialModel
+from crossling.recipes.initial_model import CROSS_ATTENTION
+from crossling.recipes.initialization import AnyInitialModel, load_initial_model
 from crossling.recipes.network import add_phases, build_network, flops_per_token, make_batches, objective_loads
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_warnings import run_warnings
@@ -37,11 +39,13 @@ from crossling.sampling import Pair
 from crossling.train.checkpoint import Retention, list_checkpoints
 from crossling.train.health import DiscriminatorGuard
 from crossling.train.meters import TrainingCost, describe_machine
+from crossling.train.parallel import check_parallel
 from crossling.train.resampling import Resampling
 from crossling.train.run_folder import CHECKPOINTS, InitSource, RunFolder, same_models
 from crossling.train.step import Schedule
 from crossling.train.trainer import Probe, Trainer
-from crossling.vocabulary.vocabulary import Vocabulary, copy_vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
+from crossling.vocabulary.vocabulary import copy_vocabulary
 
 
 def pretrain(
@@ -52,7 +56,7 @@ def pretrain(
     probe: Probe | None = None,
     probe_every: int = 0,
     workers: int | None = None,
-    init: InitialModel | str | os.PathLike[str] | None = None,
+    init: AnyInitialModel | str | os.PathLike[str] | None = None,
     resume_from: str | os.PathLike[str] | None = None,
     started: float | None = None,
 ) -> Network:
@@ -126,7 +130,7 @@ def _train(
     *,
     probe: Probe | None,
     workers: int,
-    model: InitialModel | None,
+    model: AnyInitialModel | None,
     source: InitSource | None,
     resume_from: str | os.PathLike[str] | None,
     device: torch.device,
@@ -135,6 +139,7 @@ def _train(
     """Train in one process of the run."""
     if recipe.precision == "fp8":
         require_fp8(device)
+    check_parallel(recipe.parallel)
     new = source.new if source else []
     uses_graphs = recipe.cuda_graphs and device.type == "cuda"
     with main_process_first():  # it writes the starts of all blocks beside the shards
@@ -151,7 +156,7 @@ def _train(
             )
     net = build_network(recipe, shards.vocabulary_size)
     if model is not None and not run.has_checkpoint:
-        summary = model.initialize(net, Vocabulary.load(shards.vocabulary_path), recipe.seed)
+        summary = model.initialize(net, open_vocabulary(shards.vocabulary_path), recipe.seed)
         if is_main_process():
             modules = ", ".join(new) or "none"
             warnings.warn(f"initialized from {model.name}: {summary}; new modules: {modules}.", stacklevel=3)
@@ -220,6 +225,8 @@ def configure_network(net: Network, recipe: Recipe) -> None:
                 module.gradient_checkpointing_enable()
             if recipe.precision == "fp8":
                 module.enable_fp8()
+        elif isinstance(module, NativeEncoder) and recipe.gradient_checkpointing:
+            module.model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def _memory_hint(recipe: Recipe) -> str:
@@ -248,17 +255,17 @@ def _default_workers(device: torch.device) -> int:
 
 
 def _prepare_init(
-    recipe: Recipe, out: Path, init: InitialModel | str | os.PathLike[str] | None
-) -> tuple[Recipe, InitialModel | None, InitSource | None]:
+    recipe: Recipe, out: Path, init: AnyInitialModel | str | os.PathLike[str] | None
+) -> tuple[Recipe, AnyInitialModel | None, InitSource | None]:
     """Return the recipe with the architecture of the model, the model if it is needed, and its description."""
     if init is None:
         return recipe, None, None
-    if not isinstance(init, InitialModel):
+    if isinstance(init, str | os.PathLike):
         source = RunFolder.read_init_source(out)
         if source is not None and same_models(source.models, {"model": str(init)}):
             # The run resumes from its own checkpoint: the model may be gone.
             return recipe.replace(model=Recipe.load(Path(out) / "recipe.json").model), None, source
-        init = InitialModel.load(init)
+        init = load_initial_model(init, architecture=recipe.model.architecture)
     recipe = init.adapt(recipe)
     if init.generator_name and not recipe.has_rtd:
         raise BadInput(f"recipe {recipe.name}: trains no generator, but {init.generator_name} was given. Omit it.")

@@ -19,7 +19,19 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.settings import AT_LEAST_0, AT_LEAST_1, POSITIVE, SEED
 from crossling.data.batches import LENGTH_MULTIPLE
 from crossling.model.model_shape import SIZES, ModelShape
-from crossling.objectives import CAMLM, CATLM, MLM, MRTD, TLM, TRTD, PretrainingObjective, XLCo
+from crossling.objectives import (
+    CAMLM,
+    CATLM,
+    MLM,
+    MRTD,
+    TLM,
+    TRTD,
+    Denoising,
+    PairDenoising,
+    PretrainingObjective,
+    XLCo,
+)
+from crossling.recipes.fp8_settings import fp8_problems
 from crossling.recipes.phases import add_phase_setting, is_phase_setting, read_phase_settings
 from crossling.recipes.setting_aliases import SETTING_ALIASES
 from crossling.sampling import DRO, Sampling
@@ -27,8 +39,7 @@ from crossling.train.choices import Parallel, Precision, Reduction
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.run_folder import read_description
 
-FP8_MULTIPLE = 16  # of both sides of a matrix
-OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm")
+OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm", "denoising", "pair_denoising")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +60,8 @@ class Recipe:
         xlco: Cross-lingual contrastive learning on translation pairs.
         ca_mlm: Cross-attention masked language modelling on adjacent segments of text (VECO).
         ca_tlm: Cross-attention masked language modelling on translation pairs (VECO).
+        denoising: Reconstruct text from which spans were removed, with a decoder (mBART).
+        pair_denoising: Translate a source from which spans were removed, with a decoder (mBART in VECO's Table 5).
         dro: Resample bitext during the run by the loss of each corpus and language pair.
         reduction: Divide each loss term by its own count (`mean`), or all by the sum of all counts (`token_sum`).
         alternate: Train on text in even steps and on pairs in odd steps, instead of both in each step.
@@ -90,6 +103,8 @@ class Recipe:
     xlco: XLCo | None = None
     ca_mlm: CAMLM | None = None
     ca_tlm: CATLM | None = None
+    denoising: Denoising | None = None
+    pair_denoising: PairDenoising | None = None
     dro: DRO | None = None
     reduction: Reduction = "mean"
     alternate: bool = False
@@ -116,6 +131,11 @@ class Recipe:
     def has_rtd(self) -> bool:
         """Replaced token detection is on, and with it a generator."""
         return bool(self.mrtd or self.trtd)
+
+    @property
+    def has_decoder(self) -> bool:
+        """An objective trains a decoder beside the encoder."""
+        return bool(self.denoising or self.pair_denoising)
 
     def stream_steps(self, stream: str) -> int:
         """Return the number of steps that read a stream.
@@ -338,6 +358,9 @@ class Recipe:
             yield from objective.problems(name)
         if (self.ca_mlm or self.ca_tlm) and not self.model.cross_attention:
             yield "ca_mlm and ca_tlm need cross-attention. Set model.cross_attention=true."
+        yield from self.model.problems()
+        if self.has_decoder and self.model.cross_attention:
+            yield "the decoder has its own cross-attention. Set model.cross_attention=false."
         if self.freeze_steps and not self.model.cross_attention:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
         for phase in self.split():
@@ -347,6 +370,8 @@ class Recipe:
             if layer is not None and not 0 <= layer <= self.model.layers:
                 yield f"{key} is {layer}, the model has layers 0 to {self.model.layers}. Set one of these."
         yield from self.optimizer.problems(self.steps)
+        if self.xlco and self.xlco.matryoshka and max(self.xlco.widths(0)) >= self.model.width:
+            yield f"xlco.matryoshka is {self.xlco.matryoshka}, and model.width {self.model.width}. Set smaller widths."
         if self.dro and not any(objective.stream == "pairs" for objective in self.objectives.values()):
             yield "dro resamples bitext, and no objective reads any. Set tlm=on or trtd=on."
         if self.dro and self.phases:
@@ -354,25 +379,12 @@ class Recipe:
         if self.dro and self.dro.times >= self.steps:
             yield f"dro.times is {self.dro.times} and steps only {self.steps}. Set a lower dro.times."
         if self.precision == "fp8":
-            yield from self._fp8_problems()
+            yield from fp8_problems(self.model, self.parallel)
         terms = [term for objective in self.objectives.values() for term in objective.loss_weights]
         metrics = ["loss", *terms, *(f"{term}_accuracy" for term in terms)]
         if self.keep_best and self.keep_best not in metrics and not self.keep_best.startswith("probe/"):
             hint = suggestion(self.keep_best, metrics)
             yield f"keep_best is {self.keep_best}, not a metric of this run{hint}"
-        if self.model.width % self.model.heads:
-            yield f"model.width is {self.model.width}, expected a multiple of model.heads = {self.model.heads}."
-
-    def _fp8_problems(self) -> Iterator[str]:
-        if self.parallel == "fsdp":
-            yield "precision=fp8 trains on replicas only, found parallel=fsdp. Set parallel=ddp or precision=bf16."
-        for name in ("width", "feed_forward"):
-            size = getattr(self.model, name)
-            if size % FP8_MULTIPLE:
-                yield (
-                    f"model.{name} is {size}, and precision=fp8 needs a multiple of {FP8_MULTIPLE}. Set another"
-                    f" model.{name} or precision=bf16."
-                )
 
 
 def _sized_like(cls: Any, others: Mapping[str, Any]) -> PretrainingObjective:

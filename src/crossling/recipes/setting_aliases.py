@@ -10,7 +10,7 @@ _DEVICE = "The device is selected automatically. Choose GPUs with the environmen
 _PRECISION = "GPUs train in bfloat16 with float32 weights, CPUs in float32. Omit it, or set precision=fp8."
 _MASKING = "The masking rate is set for each objective. Set mlm.rate=0.15, or that of another objective."
 
-# Names that other libraries give to a setting of pre-training, by our key or by a hint.
+# By our key, or by a hint.
 _CONVENTIONAL_NAMES = {
     "optimizer.beta1": "adam_beta1 beta1",
     "optimizer.beta2": "adam_beta2 beta2",

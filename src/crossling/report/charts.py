@@ -218,7 +218,7 @@ def _image(cells: Sequence[Sequence[int | None]], corner: tuple[int, int], size:
     return f'<image {place} style="image-rendering: pixelated" href="data:image/png;base64,{data}"/>'
 
 
-def alignment_grid(alignment: Mapping[str, Any]) -> str:
+def alignment_grid(alignment: Mapping[str, Any], name: str = "word alignment", items: str = "words") -> str:
     """Draw source words down and target words across, with the similarity of every two words.
 
     A dot is a predicted link. A frame is a gold link: solid if sure, dashed if only possible.
@@ -238,8 +238,8 @@ def alignment_grid(alignment: Mapping[str, Any]) -> str:
         if values:
             axes.imshow(shades, interpolation="none")
         _name_cells(axes, source, target, rotation=55, size=11)
-        axes.set_ylabel("source words")
-        axes.set_xlabel("target words")
+        axes.set_ylabel(f"source {items}")
+        axes.set_xlabel(f"target {items}")
         for row, line in enumerate(similarity):
             for column, value in enumerate(line):
                 axes.text(column, row + 0.29, f"{value:.2f}", ha="center", va="center", fontsize=11, color=INK)
@@ -248,7 +248,13 @@ def alignment_grid(alignment: Mapping[str, Any]) -> str:
             axes.add_patch(frame).set_linestyle("-" if [row, column] in alignment["sure"] else "--")
         for row, column in alignment["predicted"]:
             axes.plot(column, row - 0.12, "o", color=PALETTE[1], markersize=8)
-        return _render(figure, "word alignment")
+        return _render(figure, name)
+
+
+def attention_grid(attention: Mapping[str, Any]) -> str:
+    """Draw the tokens that attend down, and those that they attend to across, with the weights."""
+    words = {"source": attention["queries"], "target": attention["keys"], "similarity": attention["weights"]}
+    return alignment_grid({**words, "sure": [], "possible": [], "predicted": []}, "attention", "tokens")
 
 
 def average_groups(points: Sequence[Point]) -> list[Point]:

@@ -25,7 +25,7 @@ from crossling.core.progress import format_duration
 from crossling.evaluate.significance import ModelPredictions, compare_models
 from crossling.report import report_sections
 from crossling.report.analysis import TITLES, TRAINING_DATA_GROUPS
-from crossling.report.charts import GREY, PALETTE, alignment_grid
+from crossling.report.charts import GREY, PALETTE, alignment_grid, attention_grid
 from crossling.report.comparison_summary import group_comparisons
 from crossling.report.curves import checkpoint_charts, layer_charts, scatter_charts, training_charts
 from crossling.report.html_page import SORT_SCRIPT, PageContents, inline_script
@@ -122,6 +122,7 @@ def _page_context(folders: Sequence[Path]) -> dict[str, Any]:
         "layer_charts": layer_charts(runs, chance),
         "showcases": showcases,
         "alignment_grid": alignment_grid,
+        "attention_grid": attention_grid,
         "learned_auc": LEARNED_AUC,
         "facts": _facts(runs, showcases),
         "palette": (*PALETTE, GREY),

@@ -10,6 +10,9 @@ They are stored in `showcase.json`. Every part is optional, but must be complete
                    "predicted": [[i, j], ...],                       links, counted from 0
                    "sure": [[i, j], ...], "possible": [[i, j], ...],
                    "languages": ["qaa", "qab"], "model": "runs/xlm_e"},
+     "attention": {"queries": ["token", ...], "keys": ["token", ...],
+                   "weights": [[0.3, ...], ...],                     one row per token that attends
+                   "layer": 6, "languages": ["qaa", "qab"], "model": "runs/veco"},
      "neighbours": [{"query": "...", "language": "qaa", "truth": "...",
                      "candidates": [{"text": "...", "score": 0.81, "right": true}, ...]}, ...],      nearest first
      "rtd": {"auc": 0.83,
@@ -31,17 +34,16 @@ from crossling.core.errors import BadInput
 from crossling.data.batches import TokenizedExamples
 from crossling.data.keyed_random import KeyedRandom
 from crossling.data.packing import pack
-from crossling.evaluate.retrieval import RetrievalPair, read_tatoeba
+from crossling.evaluate.retrieval_pairs import RetrievalPair, read_tatoeba
 from crossling.evaluate.word_alignment import GoldSet, read_gold
 from crossling.inference.align_file import word_similarity
 from crossling.inference.load import make_encoder
 from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.objectives import Network
-from crossling.objectives.objective import token_mask
 from crossling.objectives.rtd import TRTD
 from crossling.recipes.network import load_run
-from crossling.vocabulary.vocabulary import BOS, EOS, Vocabulary
+from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary
 
 Showcase = dict[str, Any]
 
@@ -63,6 +65,14 @@ _PARTS: dict[str, Any] = {
         "languages": [str],
         "model": str,
     },
+    "attention": {
+        "queries": [str],
+        "keys": [str],
+        "weights": [[NUMBER]],
+        "layer": int,
+        "languages": [str],
+        "model": str,
+    },
     "neighbours": [
         {"query": str, "language": str, "truth": str, "candidates": [{"text": str, "score": NUMBER, "right": bool}]}
     ],
@@ -81,7 +91,10 @@ def read_showcase(path: Path) -> Showcase:
     for part in _PARTS.keys() & showcase.keys():
         _check(showcase[part], _PARTS[part], part, path)
     if "alignment" in showcase:
-        _check_grid(showcase["alignment"], path)
+        _check_alignment(showcase["alignment"], path)
+    if "attention" in showcase:
+        attention = showcase["attention"]
+        _check_grid(attention["weights"], len(attention["queries"]), len(attention["keys"]), "attention.weights", path)
     for sentence in showcase.get("rtd", {}).get("sentences", []):
         if len({len(sentence[name]) for name in ("tokens", "replaced", "probability")}) > 1:
             raise BadInput(f"{path}: rtd: expected one 'replaced' and 'probability' per token.")
@@ -105,11 +118,14 @@ def _check(value: Any, shape: Any, key: str, path: Path) -> None:
         _expect(is_valid, name, key, path)
 
 
-def _check_grid(alignment: dict[str, Any], path: Path) -> None:
+def _check_grid(values: list[list[float]], rows: int, columns: int, key: str, path: Path) -> None:
+    fits = len(values) == rows and all(len(row) == columns for row in values)
+    _expect(fits, f"{rows} rows of {columns} numbers", key, path)
+
+
+def _check_alignment(alignment: dict[str, Any], path: Path) -> None:
     rows, columns = len(alignment["source"]), len(alignment["target"])
-    similarity = alignment["similarity"]
-    fits = len(similarity) == rows and all(len(row) == columns for row in similarity)
-    _expect(fits, f"{rows} rows of {columns} numbers", "alignment.similarity", path)
+    _check_grid(alignment["similarity"], rows, columns, "alignment.similarity", path)
     for kind in ("predicted", "sure", "possible"):
         inside = all(len(link) == 2 and 0 <= link[0] < rows and 0 <= link[1] < columns for link in alignment[kind])
         _expect(inside, "links [i, j] inside the sentences, counted from 0", f"alignment.{kind}", path)
@@ -127,7 +143,7 @@ SENTENCES = 3
 
 def showcase_examples(run: Path, data: Path, languages: tuple[str, str]) -> dict[str, Any]:
     """Return the parts of showcase.json that show the model of a run on two languages."""
-    net, vocabulary = load_run(run), Vocabulary.load(run / "vocab")
+    net, vocabulary = load_run(run), open_vocabulary(run / "vocab")
     encoder = make_encoder(net, vocabulary, run.name)
     bitext = next(b for b in read_tatoeba(data) if (b.first.language, b.second.language) == languages)
     gold = next(gold for gold in read_gold(data) if gold.languages == "-".join(languages))
@@ -175,26 +191,28 @@ def _neighbors(encoder: Encoder, bitext: RetrievalPair) -> list[dict[str, Any]]:
 
 
 @torch.no_grad()
-def _replaced_tokens(net: Network, vocabulary: Vocabulary, bitext: RetrievalPair) -> dict[str, Any]:
+def _replaced_tokens(net: Network, vocabulary: AnyVocabulary, bitext: RetrievalPair) -> dict[str, Any]:
     """Detect replaced tokens in held-out translation pairs, as in training (TRTD)."""
     net.eval()
-    task = TRTD()
+    task, special = TRTD(), vocabulary.special
     first, second = (vocabulary.encode(side.sentences[:200]) for side in (bitext.first, bitext.second))
-    pairs = TokenizedExamples([np.array([*ids, EOS]) for ids in first], [np.array([*ids, EOS]) for ids in second])
-    sequences = task.corrupt(pairs, KeyedRandom([0], 0, len(first)), vocabulary.mask_id).inputs["ids"]
-    batch = pack(sequences, int(sequences.lengths_N.max()), "ids")
+    source, target = ([np.array([*ids, special.eos]) for ids in side] for side in (first, second))
+    pairs = TokenizedExamples(source, target, bos=special.bos)
+    sequences = task.corrupt(pairs, KeyedRandom([0], 0, len(first)), special).inputs["ids"]
+    batch = pack(sequences, int(sequences.lengths_N.max()), "ids", pad=special.pad)
     batch = {name: value.to(net.encoder.device) for name, value in batch.items()}
     _, seen_BL, scores_BL = task.detect(net, batch)
-    probability_BL, present = torch.sigmoid(scores_BL), token_mask(batch["targets"])
+    probability_BL, present = torch.sigmoid(scores_BL), batch["ids_segments"] > 0
     replaced_BL = seen_BL != batch["targets"]
     pair_BL = batch["ids_segments"]
-    words = present & (batch["targets"] != BOS) & (batch["targets"] != EOS)  # BOS and EOS are never replaced
+    targets = batch["targets"]
+    words = present & (targets != special.bos) & (targets != special.eos)  # which are never replaced
     auc = area_under_roc(scores_BL[words].cpu().numpy(), replaced_BL[words].cpu().numpy())
     return {
         "auc": round(auc, 3),
         "sentences": [
             {
-                "tokens": [vocabulary.processor.id_to_piece(i) for i in seen_BL[pair_BL == number].tolist()],
+                "tokens": vocabulary.tokenizer().convert_ids_to_tokens(seen_BL[pair_BL == number].tolist()),
                 "replaced": replaced_BL[pair_BL == number].tolist(),
                 "probability": [round(p, 3) for p in probability_BL[pair_BL == number].tolist()],
             }

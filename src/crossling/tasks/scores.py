@@ -45,6 +45,7 @@ class Score:
     direction: str | None = None
     layer: int | None = None
     pooling: str | None = None
+    dimension: int | None = None  # to which the vectors were truncated
     prompt: str | None = None  # text before each sentence
     setting: str = "training-free"
     seed: int | None = None

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from crossling.core.distributed import all_reduce_sum, is_main_process, world_size
+from crossling.core.distributed import all_reduce_sum, device_count, is_main_process, world_size
 from crossling.core.hardware import device_name, local_accelerator
 
 ROW_WEIGHT = 0.2  # of the newest row in the mean step time, which becomes a mean of about five rows
@@ -36,7 +36,7 @@ class Machine:
 def describe_machine(device: torch.device) -> Machine:
     """Return name and peak FLOP/s of all devices of the run, which are taken to be alike."""
     accelerator = local_accelerator() if device.type == "cuda" else None
-    number = world_size()
+    number = device_count()
     name = f"{number} x {device_name(device)}" if device.type == "cuda" else device_name(device)
     return Machine(name, number * accelerator.peak_flops if accelerator else None)
 

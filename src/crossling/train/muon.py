@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from crossling.model.attention import CrossAttention, SelfAttention
 from crossling.model.encoder import FeedForward
+from crossling.model.native_encoder import NativeEncoder
 
 MOMENTUM = 0.95
 COEFFICIENTS, ITERATIONS = (3.4445, -4.7750, 2.0315), 5  # of Newton-Schulz, as published
@@ -35,7 +36,16 @@ def count_stacked_matrices(net: nn.Module) -> dict[nn.Parameter, int]:
             counts |= {module.query: 1, module.key_value: 2, module.out: 1}
         elif isinstance(module, FeedForward):
             counts |= {module[0]: 1, module[2]: 1}
+        elif isinstance(module, NativeEncoder):
+            counts |= {
+                each: _stacked(name) for name, each in module.blocks.named_modules() if isinstance(each, nn.Linear)
+            }
     return {weight: count for linear, count in counts.items() for weight in linear.parameters() if weight.ndim == 2}
+
+
+def _stacked(name: str) -> int:
+    """Return the number of matrices in a linear layer of a Hugging Face model, by its name."""
+    return 3 if "qkv" in name.lower() else 1
 
 
 class Muon(torch.optim.AdamW):

@@ -71,7 +71,7 @@ class OptimizerSettings:
         no_decay = {p for m in net.modules() if isinstance(m, without_decay) for p in m.parameters()}
         parts = dict(net.named_children()).get("parts", nn.ModuleDict())
         generator = {p for name, part in parts.named_children() if "generator" in name for p in part.parameters()}
-        shared = {p for name, p in net.named_parameters() if name == "encoder.embeddings.tokens.weight"}
+        shared = _token_table(net)
         matrices = count_stacked_matrices(net) if self.matrices == "muon" else {}
         if any(isinstance(parameter, DTensor) for parameter in matrices):
             raise BadInput("optimizer.matrices=muon: needs whole matrices, but FSDP shards them. Set parallel=ddp.")
@@ -134,3 +134,9 @@ class OptimizerSettings:
             )
         if self.cooldown is not None and self.schedule != "wsd":
             yield f"optimizer.cooldown is {self.cooldown:g} without effect. Set optimizer.schedule=wsd."
+
+
+def _token_table(net: nn.Module) -> set[nn.Parameter]:
+    """Return the token table of the encoder, if it is one parameter."""
+    tokens = getattr(getattr(getattr(net, "encoder", None), "embeddings", None), "tokens", None)
+    return set() if tokens is None else {*net.parameters()} & {*tokens.parameters(recurse=False)}

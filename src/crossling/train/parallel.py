@@ -17,13 +17,14 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from crossling.core.distributed import world_size
+from crossling.core.distributed import has_shared_gpu, world_size
 from crossling.core.errors import BadInput
 from crossling.model.attention import uses_attention_kernel
 from crossling.model.encoder import Block, Embeddings
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.fp8 import Fp8Linear
 from crossling.model.heads import RTDHead
+from crossling.model.native_encoder import NativeEncoder
 from crossling.objectives.training_network import Network
 from crossling.train.choices import Parallel
 
@@ -59,8 +60,10 @@ class ParallelNetwork:
         self.is_compiled = device.type == "cuda"
         if self.is_compiled:
             compile_modules(net)
-        if self.world_size > 1:
-            if parallel == "fsdp" or (parallel == "auto" and needs_sharding(net, device)):
+        # One process that torchrun started does what the setting names, and nothing by itself.
+        self._is_distributed = self.world_size > 1 or (dist.is_initialized() and parallel != "auto")
+        if self._is_distributed:
+            if parallel == "fsdp" or (parallel == "auto" and not has_shared_gpu() and needs_sharding(net, device)):
                 shard_network(self.root, device)
             else:
                 broadcast_state(net)
@@ -85,7 +88,7 @@ class ParallelNetwork:
 
         All processes have gradients of the same parameters, because they have micro-batches of the same objectives.
         """
-        if self.world_size == 1 or self.is_sharded:
+        if not self._is_distributed or self.is_sharded:
             return
         for bucket in _buckets(gradients):
             flat = bucket[0] if len(bucket) == 1 else torch.cat([gradient.flatten() for gradient in bucket])
@@ -116,10 +119,20 @@ class ParallelNetwork:
         dtype = compute_dtype(self.device)
         has_kernels = bool(widths) and all(uses_attention_kernel(self.device, dtype, width) for width in widths)
         words = ["fused kernels" if has_kernels else "plain torch", *(["compiled"] if self.is_compiled else [])]
-        parallel = "fsdp" if self.is_sharded else "ddp"
-        processes = f"{self.world_size} processes ({parallel})" if self.world_size > 1 else "1 process"
+        processes = f"{self.world_size} processes" if self.world_size > 1 else "1 process"
+        if self._is_distributed:
+            processes += " (fsdp)" if self.is_sharded else " (ddp)"
         precision = str(dtype).removeprefix("torch.") + (", linear layers in fp8" if _has_fp8(self.net) else "")
         return ", ".join([*words, precision, processes])
+
+
+def check_parallel(parallel: Parallel) -> None:
+    """Raise BadInput if processes share a GPU and should shard the network: gloo has no reduce-scatter on a GPU."""
+    if parallel == "fsdp" and has_shared_gpu():
+        raise BadInput(
+            "parallel=fsdp: not possible for processes that share a GPU. Run them on the CPU"
+            " (CUDA_VISIBLE_DEVICES= torchrun ...), or set parallel=ddp."
+        )
 
 
 def compute_dtype(device: torch.device) -> torch.dtype:
@@ -192,8 +205,14 @@ RECOMPILE_LIMIT = 64
 
 
 def compile_modules(net: nn.Module) -> None:
-    """Compile embeddings, blocks and the RTD head of a network with torch.compile."""
+    """Compile embeddings, blocks and the RTD head of a network with torch.compile.
+
+    Layers of a Hugging Face encoder are compiled if it takes packed rows, which have one shape.
+    """
     torch._dynamo.config.recompile_limit = max(RECOMPILE_LIMIT, torch._dynamo.config.recompile_limit)
     for module in net.modules():
-        if isinstance(module, COMPILED_MODULES):
+        if isinstance(module, NativeEncoder) and module.packing is not None:
+            for layer in module.blocks:
+                layer.compile()
+        elif isinstance(module, COMPILED_MODULES):
             module.compile()

@@ -122,9 +122,9 @@ class Trainer:
         self._resume()
         self._report_start()
         with (
+            stop_signals() as stop,
             closing(self.run),
             closing(self.checkpoints),
-            stop_signals() as stop,
             Progress(self.run.path.name, self.schedule.steps, done=self.step, enabled=is_main_process()) as progress,
         ):
             self._probe_initial_network()

@@ -3,27 +3,69 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
 from crossling.core.errors import BadInput, suggestion
-from crossling.core.locks import output_lock
+from crossling.core.jobs import Share
+from crossling.core.locks import lock_file, output_lock
 from crossling.corpora.corpus import Corpora, open_corpora
 from crossling.vocabulary import text_normalization, vocap
-from crossling.vocabulary.unigram import (
+from crossling.vocabulary.fast_vocabulary import FastVocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
+from crossling.vocabulary.text_sample import (
     CHARACTERS_PER_ENTRY,
     SAMPLE_CHARACTERS,
-    collect_statistics,
-    join_languages,
-    sample_lines,
+    SampleSettings,
+    TextSample,
+    sample_corpora,
 )
-from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary, check_vocabulary_folder, read_report
+from crossling.vocabulary.vocabulary import SPECIAL, Vocabulary, check_vocabulary_folder, read_report
 
 ALLOCATIONS = ("joint", "vocap")
 CACHE = ".vocap"  # folder beside the vocabulary with the curves of each language
+
+
+@overload
+def vocab(
+    corpora: Corpora | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    size: int | None = None,
+    alpha: float = 0.5,
+    seed: int = 0,
+    allocate: str | None = None,
+    beta: float = 0.7,
+    characters: int | None = None,
+    workers: int = 2,
+    from_: str | os.PathLike[str] | None = None,
+    extend: bool = False,
+    trim: bool = False,
+) -> Vocabulary | FastVocabulary: ...
+
+
+@overload
+def vocab(
+    corpora: Corpora | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    size: int | None = None,
+    alpha: float = 0.5,
+    seed: int = 0,
+    allocate: str | None = None,
+    beta: float = 0.7,
+    characters: int | None = None,
+    workers: int = 2,
+    from_: str | os.PathLike[str] | None = None,
+    extend: bool = False,
+    trim: bool = False,
+    share: Share | None,
+) -> Vocabulary | FastVocabulary | None: ...
 
 
 def vocab(
@@ -40,10 +82,12 @@ def vocab(
     from_: str | os.PathLike[str] | None = None,
     extend: bool = False,
     trim: bool = False,
-) -> Vocabulary:
+    share: Share | None = None,
+) -> Vocabulary | FastVocabulary | None:
     """Make a vocabulary and write it to a folder, with a report per language in vocab.json.
 
-    Trains on a sample of the corpora, or starts from the vocabulary `from_`: unchanged, extended or trimmed.
+    Trains on a sample of the corpora, or starts from the vocabulary `from_`: unchanged, extended or trimmed. Reads the
+    text once. An interrupted call resumes.
 
     Args:
         corpora: Text of all languages, or its folder.
@@ -55,13 +99,14 @@ def vocab(
             each language by its average log probability.
         beta: Exponent of the language proportion in VoCap.
         characters: Size of the training sample [default: 40 million; for VoCap 1,250 for each entry if that is more].
-        workers: Processes (VoCap) or threads.
+        workers: Processes that read text, then threads (VoCap: processes) that train.
         from_: Vocabulary folder, run folder, Hugging Face folder or name on the hub to start from (option `--from`).
         extend: Add subwords for these corpora to `from_`, up to `size`.
         trim: Keep only the subwords of `from_` that these corpora use, at most `size`.
+        share: Read only this share of the text. All machines use the same `out`; the last one to finish trains.
 
     Returns:
-        The vocabulary.
+        The vocabulary, or None if another share is missing.
 
     Raises:
         BadInput: If the options contradict each other, `out` holds anything else or is written by another process, or
@@ -82,36 +127,64 @@ def vocab(
         **{"characters": characters, "from": str(from_) if from_ else None, "extend": extend, "trim": trim},
     }
     _check_earlier(out, settings)
-    with output_lock(out):
+    with output_lock(out, share.label if share else ""):
         from crossling.vocabulary import reuse_vocabulary  # it imports transformers
 
-        entries = size or 0  # never 0 where it is used
-        base = reuse_vocabulary.load_vocabulary(from_) if from_ is not None else None
-        statistics = collect_statistics(corpora)
-        allocation = None
-        if base is not None and not extend:
-            vocabulary = reuse_vocabulary.trim(base, corpora, size) if trim else base
-        elif base is None and allocate != "vocap":
-            options = {"characters": characters, "seed": seed, "threads": workers}
-            vocabulary = Vocabulary.train(corpora, entries, alpha=alpha, statistics=statistics, **options)
-        else:
-            sample = sample_lines(corpora, statistics.characters, alpha=alpha, budget=characters, seed=seed)
-            clusters = statistics.unnormalized_clusters
-            if base is not None:
-                lines = join_languages(sample)
-                vocabulary = reuse_vocabulary.extend(base, lines, entries, threads=workers, clusters=clusters)
-            else:
-                cache, proportions = out.parent / CACHE, statistics.proportions(alpha)
-                allocation = vocap.allocate_capacity(
-                    sample, proportions, entries - len(SPECIAL), cache=cache, beta=beta, workers=workers
+        base = None if from_ is None else _load_base(from_, extend or trim)
+        work = out.with_name(f".{out.name}.partial")
+        sampling = SampleSettings(characters, alpha, seed)
+        counted = base if trim and isinstance(base, Vocabulary) else None
+        sample = sample_corpora(corpora, work, sampling, workers=workers, share=share, counted=counted)
+        if sample is None:
+            return None
+        with lock_file(work / "training.lock", wait=False) as is_alone:  # two machines may finish at once
+            if not is_alone:
+                return None
+            entries = size or 0  # never 0 where it is used
+            allocation = None
+            vocabulary: Vocabulary | FastVocabulary
+            if isinstance(base, FastVocabulary):
+                vocabulary = base
+            elif base is not None and extend:
+                clusters = sample.unnormalized_clusters
+                vocabulary = reuse_vocabulary.extend(
+                    base, sample.all_lines(), entries, threads=workers, clusters=clusters
                 )
-                vocabulary = Vocabulary.from_scores(allocation.scores, text_normalization.build_charsmap(clusters))
-        languages = describe_languages(vocabulary, statistics.excerpts)
-        if allocation is not None:
-            for language, number in allocation.sizes.items():
-                languages[language] |= {"allocated": number, "alp": allocation.alp[language]}
-        vocabulary.save(out, {"size": vocabulary.size, "settings": settings, "languages": languages})
+            elif base is not None:
+                vocabulary = reuse_vocabulary.trim(base, sample.token_counts, size) if trim else base
+            elif allocate != "vocap":
+                vocabulary = Vocabulary.from_sample(sample, entries, threads=workers, where=corpora.path)
+            else:
+                proportions, cache = sample.proportions(alpha), out.parent / CACHE
+                allocation = vocap.allocate_capacity(
+                    sample.lines, proportions, entries - len(SPECIAL), cache=cache, beta=beta, workers=workers
+                )
+                charsmap = text_normalization.build_charsmap(sample.unnormalized_clusters)
+                vocabulary = Vocabulary.from_scores(allocation.scores, charsmap)
+            _save(vocabulary, out, sample, allocation, settings)
+            shutil.rmtree(work)
     return vocabulary
+
+
+def _load_base(source: str | os.PathLike[str], is_changed: bool) -> Vocabulary | FastVocabulary:
+    """Open the vocabulary to start from. Only a unigram vocabulary can be extended or trimmed."""
+    from crossling.vocabulary.reuse_vocabulary import load_vocabulary
+
+    return load_vocabulary(source) if is_changed else open_vocabulary(source)
+
+
+def _save(
+    vocabulary: Vocabulary | FastVocabulary,
+    out: Path,
+    sample: TextSample,
+    allocation: vocap.Allocation | None,
+    settings: Mapping[str, object],
+) -> None:
+    languages = describe_languages(vocabulary, sample.excerpts)
+    if allocation is not None:
+        for language, number in allocation.sizes.items():
+            languages[language] |= {"allocated": number, "alp": allocation.alp[language]}
+    vocabulary.save(out, {"size": vocabulary.size, "settings": settings, "languages": languages})
 
 
 def _check_earlier(out: Path, settings: Mapping[str, object]) -> None:
@@ -159,7 +232,9 @@ def _check_options(
         raise BadInput(f"size={size}: {source} is kept unchanged. Omit size, or set extend or trim.")
 
 
-def describe_languages(vocabulary: Vocabulary, excerpts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+def describe_languages(
+    vocabulary: Vocabulary | FastVocabulary, excerpts: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
     """Return a report row per language: subwords used, coverage, fertility and tokens per character.
 
     Coverage is the part of the tokens that are known, fertility the number of tokens per word. White space separates
@@ -168,12 +243,12 @@ def describe_languages(vocabulary: Vocabulary, excerpts: Mapping[str, Sequence[s
     return {language: _describe(vocabulary, lines) for language, lines in excerpts.items()}
 
 
-def _describe(vocabulary: Vocabulary, lines: Sequence[str]) -> dict[str, float]:
+def _describe(vocabulary: Vocabulary | FastVocabulary, lines: Sequence[str]) -> dict[str, float]:
     ids = np.fromiter(chain.from_iterable(vocabulary.encode(lines)), dtype=np.int64)
     words = [word for line in lines for word in line.split()]
     return {
         "subwords": int(np.unique(ids).size),
-        "coverage": round(float(np.count_nonzero(ids != UNK)) / max(1, ids.size), 5),
+        "coverage": round(float(np.count_nonzero(ids != vocabulary.special.unk)) / max(1, ids.size), 5),
         "fertility": round(ids.size / max(1, len(words)), 3),
         "per_character": round(ids.size / max(1, sum(map(len, words))), 3),
     }

@@ -21,8 +21,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from crossling.bundled import resolve_model
 from crossling.core.errors import BadInput, first_line
 from crossling.core.hub import TOKENIZER_FILES, get_model_folder, quiet_transformers
-from crossling.core.progress import track
-from crossling.corpora.corpus import Corpora
 from crossling.vocabulary import text_normalization, unigram
 from crossling.vocabulary.unigram import SubwordScores
 from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary, check_special_tokens
@@ -157,13 +155,13 @@ def _train_candidates(old: Vocabulary, lines: Sequence[str], number: int, thread
 # ---- trim ----------------------------------------------------------------------------------------------------
 
 
-def trim(old: Vocabulary, corpora: Corpora, size: int | None = None) -> Vocabulary:
-    """Keep the subwords that the corpora use, which leaves their segmentation unchanged; the `size` most frequent ones.
+def trim(old: Vocabulary, token_counts: np.ndarray, size: int | None = None) -> Vocabulary:
+    """Keep the subwords that a text uses, which leaves its segmentation unchanged; the `size` most frequent ones.
 
     All characters of these subwords are kept. So is the subword with the lowest score, which determines the score of an
     unknown character.
     """
-    counts = dict(zip(old.scores, _count_all(old, corpora)[UNK + 1 : -1].tolist(), strict=True))
+    counts = dict(zip(old.scores, token_counts[UNK + 1 : -1].tolist(), strict=True))
     used = [subword for subword, count in counts.items() if count]
     kept = {character for subword in used for character in subword if character in counts}
     kept.add(min(old.scores, key=lambda subword: old.scores[subword]))
@@ -177,13 +175,6 @@ def trim(old: Vocabulary, corpora: Corpora, size: int | None = None) -> Vocabula
     kept.update(others[:number])
     scores = {subword: score for subword, score in old.scores.items() if subword in kept}
     return Vocabulary.from_scores(scores, old.charsmap, old.normalizer_name)
-
-
-def _count_all(vocabulary: Vocabulary, corpora: Corpora) -> np.ndarray:
-    counts = np.zeros(vocabulary.size, dtype=np.int64)
-    for language in track("trim", corpora.languages):
-        counts += vocabulary.count_tokens(corpora.lines(language))
-    return counts
 
 
 # Mapping from the subwords of a new vocabulary to token ids of an old one, to initialize embeddings.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,12 +28,16 @@ from crossling.core.files import atomic_folder, check_format, read_json, write_j
 from crossling.core.folder_kinds import kind_note
 from crossling.core.resumable import check_output_folder
 from crossling.corpora.corpus import Corpora
-from crossling.vocabulary import text_normalization, unigram
+from crossling.vocabulary import text_normalization, text_sample, unigram
+from crossling.vocabulary.special_tokens import BOS as BOS
+from crossling.vocabulary.special_tokens import EOS as EOS
+from crossling.vocabulary.special_tokens import PAD as PAD
+from crossling.vocabulary.special_tokens import UNK as UNK
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 VOCABULARY_FORMAT = 2  # version of the vocabulary folder, in its vocab.json
 REPORT = "vocab.json"
@@ -96,10 +101,9 @@ class Vocabulary:
         size: int,
         *,
         alpha: float = 0.5,
-        characters: int = unigram.SAMPLE_CHARACTERS,
+        characters: int = text_sample.SAMPLE_CHARACTERS,
         seed: int = 0,
         threads: int = 2,
-        statistics: unigram.TextStatistics | None = None,
     ) -> Vocabulary:
         """Train one joint vocabulary on a sample of the corpora.
 
@@ -110,7 +114,6 @@ class Vocabulary:
             characters: Size of the sample.
             seed: Seed of the sample.
             threads: Threads of SentencePiece.
-            statistics: Statistics of the corpora, if they were collected before.
 
         Returns:
             The vocabulary.
@@ -121,14 +124,37 @@ class Vocabulary:
         Example:
             >>> Vocabulary.train(Corpora("corpora"), 32_000).save("vocab")
         """
-        statistics = statistics or unigram.collect_statistics(corpora)
-        sample = unigram.sample_lines(corpora, statistics.characters, alpha=alpha, budget=characters, seed=seed)
-        lines = map(text_normalization.normalize_nfkc, unigram.join_languages(sample))
+        settings = text_sample.SampleSettings(characters, alpha, seed)
+        with tempfile.TemporaryDirectory(prefix="crossling-") as folder:
+            sample = text_sample.sample_corpora(corpora, Path(folder), settings)
+        assert sample is not None  # no other machine has a part
+        return cls.from_sample(sample, size, threads=threads, where=corpora.path)
+
+    @classmethod
+    def from_sample(cls, sample: text_sample.TextSample, size: int, *, threads: int, where: object) -> Vocabulary:
+        """Train one joint vocabulary on a sample.
+
+        Args:
+            sample: Text to train on.
+            size: Number of vocabulary entries, special tokens included.
+            threads: Threads of SentencePiece.
+            where: Corpora that are named in an error.
+
+        Returns:
+            The vocabulary.
+
+        Raises:
+            BadInput: If the text yields no vocabulary of this size.
+
+        Example:
+            >>> Vocabulary.from_sample(sample, 32_000, threads=2, where="corpora")
+        """
+        lines = map(text_normalization.normalize_nfkc, sample.all_lines())
         try:
             scores = unigram.train(lines, size - len(SPECIAL), threads)
         except unigram.UnattainableSize as error:
-            raise BadInput(f"{corpora.path}: cannot train {size} vocabulary entries on this text. {error}") from None
-        return cls.from_scores(scores, text_normalization.build_charsmap(statistics.unnormalized_clusters))
+            raise BadInput(f"{where}: cannot train {size} vocabulary entries on this text. {error}") from None
+        return cls.from_scores(scores, text_normalization.build_charsmap(sample.unnormalized_clusters))
 
     @cached_property
     def processor(self) -> sentencepiece.SentencePieceProcessor:
@@ -144,6 +170,11 @@ class Vocabulary:
     def mask_id(self) -> int:
         """Id of <mask>."""
         return self.size - 1
+
+    @property
+    def special(self) -> SpecialTokens:
+        """Ids of the special tokens."""
+        return SpecialTokens.standard(self.size)
 
     @property
     def fingerprint(self) -> str:
@@ -196,6 +227,21 @@ class Vocabulary:
         # One thread: several processes encode at the same time.
         ids: list[list[int]] = self.processor.encode(self.normalize(lines), out_type=int, num_threads=1)
         return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Convert token ids to text.
+
+        Args:
+            ids: Token ids without special tokens.
+
+        Returns:
+            The text.
+
+        Example:
+            >>> vocabulary.decode(ids)
+            'the white house'
+        """
+        return str(self.processor.decode(list(ids)))
 
     def count_tokens(self, lines: Iterable[str]) -> np.ndarray:
         """Count how often each id occurs in the lines.

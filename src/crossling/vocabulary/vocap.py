@@ -30,7 +30,7 @@ from crossling.core.files import atomic_file, read_json, write_json
 from crossling.core.jobs import Job, run_jobs
 from crossling.vocabulary import unigram
 from crossling.vocabulary.text_normalization import default_charsmap, normalize_nfkc
-from crossling.vocabulary.unigram import SubwordScores, join_languages
+from crossling.vocabulary.unigram import SubwordScores
 from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary
 
 FIRST_SIZES = (250, 500, 1000)  # Computed for every language.
@@ -122,7 +122,7 @@ def allocate_capacity(
         requested |= {language: (*requested[language], 2 * requested[language][-1]) for language in growing}
     chosen = fill_remaining(steps, sizes, size, curves)
     alp = {language: round(dict(envelopes[language])[number], 3) for language, number in sizes.items()}
-    scores = estimate_scores(set(chain.from_iterable(chosen.values())), join_languages(sample))
+    scores = estimate_scores(set(chain.from_iterable(chosen.values())), [*chain.from_iterable(sample.values())])
     return Allocation(scores, {language: len(subwords) for language, subwords in chosen.items()}, alp)
 
 

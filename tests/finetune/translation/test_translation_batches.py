@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
+from crossling.data.shards import TokenizedBitext, TokenizedSentences, count_sentences
 from crossling.finetune.supervised_training import metric_names
+from crossling.finetune.translation import translation_batches
+from crossling.finetune.translation.parallel_text import parse_directions
 from crossling.finetune.translation.translation_batches import LOSS_NAME, TranslationBatches, TranslationObjective
+from crossling.finetune.translation.translation_pairs import DirectedBitext, TranslationPairs
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration, encoder_decoder_from_encoder
 
 from ..tiny_tasks import make_model
@@ -22,16 +27,39 @@ METRIC_NAMES = metric_names(LOSS_NAME)
 START, END, PAD = 0, 2, 1
 
 
+def store(sentences: list[list[int]]) -> TokenizedSentences:
+    """Return sentences as shards have them: each ends in </s>."""
+    with_end = [[*ids, 2] if ids else [] for ids in sentences]
+    offsets = np.cumsum([0, *map(len, with_end)])
+    return TokenizedSentences(np.asarray([token for ids in with_end for token in ids], dtype=np.uint16), offsets)
+
+
+def make_group(
+    sources: list[list[int]],
+    targets: list[list[int]],
+    direction: str = "en-de",
+    before: tuple[int, ...] = (),
+    after: tuple[int, ...] = (),
+) -> DirectedBitext:
+    sides = store(sources), store(targets)
+    pairs = count_sentences(*sides)
+    bitext = TokenizedBitext(corpus="toy", languages=("en", "de"), sides=sides, pairs=pairs, corpus_id=0)
+    [parsed] = parse_directions(direction)
+    specials = [np.asarray(ids, dtype=np.int64) for ids in (before, after)]
+    return DirectedBitext(direction=parsed, bitext=bitext, before=specials[0], after=specials[1], end=END)
+
+
 def make_batches(
-    lengths: list[tuple[int, int]], tokens: int, world_size: int = 1, rank: int = 0, **changes: int
+    lengths: list[tuple[int, int]], tokens: int, world_size: int = 1, rank: int = 0, **changes: Any
 ) -> TranslationBatches:
     """Return batches in which sentence n consists of the token 100 + n in the source, 500 + n in the target."""
-    sources = [np.full(length, 100 + n, dtype=np.int32) for n, (length, _) in enumerate(lengths)]
-    targets = [np.append(np.full(length, 500 + n), END).astype(np.int32) for n, (_, length) in enumerate(lengths)]
-    options = {"seed": 3, "micro_tokens": 64, "max_length": 64} | changes
+    group = make_group(
+        [[100 + n] * length for n, (length, _) in enumerate(lengths)],
+        [[500 + n] * length for n, (_, length) in enumerate(lengths)],
+    )
+    options = {"seed": 3, "micro_tokens": 64, "length": 64, "max_length": 64, "groups": [group]} | changes
     return TranslationBatches(
-        sources,
-        targets,
+        TranslationPairs(options.pop("groups")),
         tokens=tokens,
         start_token=START,
         pad_token=PAD,
@@ -144,6 +172,89 @@ def test_every_micro_batch_has_its_own_dropout_seed() -> None:
     assert len({*seeds}) == len(seeds)
 
 
+# ---- megabatches and directions ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_megabatches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translation_batches, "MEGABATCH_PAIRS", 60)
+
+
+def sources_of(batches: TranslationBatches, steps: range) -> list[int]:
+    """Return the first token of each source in some steps."""
+    work = [each for step in steps for each in batches[step].micro_batches]
+    return [int(token) for _, batch in work for token in batch["input_ids"][:, 0]]
+
+
+@pytest.mark.usefixtures("small_megabatches")
+def test_megabatches_read_every_pair_once_before_any_is_repeated() -> None:
+    lengths = [(n % 9 + 1, n % 7 + 1) for n in range(300)]
+    batches = make_batches(lengths, 60)
+    assert 1 < batches.megabatch_steps < batches.steps_per_epoch / 4
+    megabatches = batches.steps_per_epoch // batches.megabatch_steps
+    read = Counter(sources_of(batches, range(megabatches * batches.megabatch_steps)))
+    assert len(read) > 200
+    assert max(read.values()) == 1
+    read = Counter(sources_of(batches, range(2 * batches.steps_per_epoch)))
+    assert len(read) == 300
+    assert max(read.values()) <= 3
+    tokens = [batches[step].counts[METRIC_NAMES[0]] for step in range(batches.steps_per_epoch)]
+    assert max(tokens) < 1.6 * 60
+
+
+@pytest.mark.usefixtures("small_megabatches")
+def test_processes_read_disjoint_pairs_of_any_step_in_any_order() -> None:
+    lengths = [(n % 9 + 1, n % 7 + 1) for n in range(300)]
+    single = make_batches(lengths, 60)
+    for step in (31, 2, 17):
+        parts = [
+            sources_of(make_batches(lengths, 60, 3, rank, micro_tokens=30), range(step, step + 1)) for rank in range(3)
+        ]
+        assert all(parts)
+        assert max(Counter(source for part in parts for source in part).values()) == 1
+        assert sources_of(single, range(step, step + 1)) == sources_of(make_batches(lengths, 60), range(step, step + 1))
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(1.0, 0.9), (0.5, 0.75), (0.0, 0.5)])
+def test_directions_are_sampled_by_temperature(alpha: float, expected: float) -> None:
+    """Two corpora of en-de have 900 pairs together, and de-en has 100."""
+    groups = [
+        make_group([[100]] * 600, [[101]] * 600),
+        make_group([[100]] * 300, [[101]] * 300),
+        make_group([[100]] * 100, [[101]] * 100, "de-en"),
+    ]
+    batches = make_batches([], 40, groups=groups, pair_alpha=alpha)
+    read = sources_of(batches, range(batches.steps_per_epoch))
+    assert read.count(100) / len(read) == pytest.approx(expected, abs=0.01)
+
+
+def test_a_direction_swaps_the_sides_and_has_its_own_special_tokens() -> None:
+    forward, backward = (
+        make_group([[5, 6]], [[7]], before=(0, 30), after=(2,)),
+        make_group([[5, 6]], [[7]], "de-en", (0,)),
+    )
+    assert [ids.tolist() for ids in forward.pair(0)] == [[0, 30, 5, 6, 2], [7, END]]
+    assert [ids.tolist() for ids in backward.pair(0)] == [[0, 7], [5, 6, END]]
+    assert [n.tolist() for n in forward.lengths(np.asarray([0]))] == [[5], [2]]
+    assert [n.tolist() for n in backward.lengths(np.asarray([0]))] == [[2], [3]]
+
+
+def test_rows_without_a_side_are_never_read() -> None:
+    group = make_group([[100 + n] if n % 3 else [] for n in range(60)], [[500] if n % 5 else [] for n in range(60)])
+    batches = make_batches([], 8, groups=[group])
+    read = sources_of(batches, range(batches.steps_per_epoch))
+    assert sorted(read) == [100 + n for n in range(60) if n % 3 and n % 5]
+
+
+def test_pairs_that_are_too_long_are_skipped() -> None:
+    batches = make_batches([(n, 3) for n in range(1, 41)], 30, length=20)
+    assert batches.fitting == 0.5
+    read = sources_of(batches, range(batches.steps_per_epoch))
+    assert sorted(read) == [100 + n for n in range(20)]
+    with pytest.raises(BadInput, match="length 8: all sentence pairs are longer"):
+        make_batches([(9, 3)], 30, length=8)
+
+
 # ---- loss ---------------------------------------------------------------------------------------------------
 
 PAIRS = [([0, 5, 6, 2], [7, 2]), ([0, 9, 2], [4, 5, 6, 7, 8, 2]), ([0, 9, 10, 11, 12, 13, 2], [20, 2])]
@@ -158,10 +269,9 @@ def model() -> CrosslingForConditionalGeneration:
 
 
 def batch_of_pairs() -> dict[str, torch.Tensor]:
-    sources, targets = ([np.array(side, dtype=np.int32) for side in sides] for sides in zip(*PAIRS, strict=True))
-    batches = TranslationBatches(
-        sources, targets, tokens=100, seed=0, micro_tokens=1000, start_token=START, pad_token=PAD, max_length=64
-    )
+    sources, targets = ([ids[1:-1] for ids, _ in PAIRS], [ids[:-1] for _, ids in PAIRS])
+    group = make_group(sources, targets, before=(0,), after=(2,))
+    batches = make_batches([], 100, groups=[group], micro_tokens=1000)
     [(_, batch)] = batches[0].micro_batches
     return batch
 

@@ -49,12 +49,11 @@ def test_a_folder_without_a_tokenizer_is_refused(mt: Path, tmp_path: Path) -> No
 def test_a_source_equals_the_tokenized_tag_and_sentence() -> None:
     tokenizer = add_language_tags(make_tokenizer(), ["de", "en"])
     encoder = TranslationTokenizer(tokenizer, end=2, has_tags=True)
-    sources, targets = encoder.encode_pairs(["the red dog", "cat"], ["de", "en"], ["the cat", "cat"])
+    sources = encoder.encode_sources(["the red dog", "cat"], ["de", "en"])
     for source, text in zip(sources, ["<2de> the red dog", "<2en> cat"], strict=True):
         assert source.tolist() == tokenizer(text)["input_ids"]
-    for target, text in zip(targets, ["the cat", "cat"], strict=True):
-        assert target.tolist() == [*tokenizer(text, add_special_tokens=False)["input_ids"], 2]
-    assert all(map(np.array_equal, sources, encoder.encode_sources(["the red dog", "cat"], ["de", "en"])))
+    before, after = encoder.source_affixes("de")
+    assert [*before, *encoder.encode(["the red dog"])[0], *after] == sources[0].tolist()
 
 
 def test_one_direction_has_no_tag() -> None:
@@ -66,10 +65,10 @@ def test_one_direction_has_no_tag() -> None:
 def test_special_tokens_inside_a_text_are_tokenized_as_text() -> None:
     tokenizer = add_language_tags(make_tokenizer(), ["de"])
     encoder = TranslationTokenizer(tokenizer, end=2, has_tags=True)
-    [source], [target] = encoder.encode_pairs(["dog </s> <2de>"], ["de"], ["dog </s>"])
+    [source] = encoder.encode_sources(["dog </s> <2de>"], ["de"])
     special = {2, tokenizer.convert_tokens_to_ids("<2de>")}
     assert not special & {*source[2:-1].tolist()}
-    assert 2 not in target[:-1]
+    assert encoder.encode(["dog </s> <2de>"]) == [source[2:-1].tolist()]
 
 
 def test_tags_are_added_to_a_copy_of_the_tokenizer() -> None:
@@ -164,8 +163,8 @@ def test_the_info_file_describes_the_training(mt: Path) -> None:
     assert info["directions"] == ["en-de", "de-en"]
     assert info["tags"] == {"de": "<2de>", "en": "<2en>"}
     assert info["init"] == "pre-trained"
-    assert info["steps"] == 60
-    assert [point["step"] for point in info["curve"]] == [0, 20, 40, 60]
+    assert info["steps"] == 80
+    assert [point["step"] for point in info["curve"]] == [0, 20, 40, 60, 80]
     assert info["training_pairs"] == {"en-de": 800, "de-en": 800}
     assert set(info["dev"]) == {"en-de", "de-en"}
     assert TRANSLATOR_INFO.seed_folders(mt) == [mt / "seed-0"]

@@ -6,7 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from crossling.corpora.corpus import MultiwayCorpus
 from crossling.finetune.finetune import finetune
+from crossling.finetune.translation.parallel_text import Direction, ParallelText
 
 from ..tiny_tasks import WORDS
 
@@ -32,3 +34,16 @@ def write_parallel(folder: Path, splits: dict[str, int], languages: tuple[str, s
 def train_short(encoder: str | Path, data: Path, out: Path, **changes: Any) -> list[dict[str, Any]]:
     """Train a translator of both directions for a few steps."""
     return finetune(encoder, "translation", data, out, **{"directions": "en-de,de-en", **SHORT, **changes})
+
+
+def training_rows(text: ParallelText, direction: Direction) -> list[tuple[str, str]]:
+    """Return the training rows of a direction in all corpora."""
+    rows: list[tuple[str, str]] = []
+    for corpus in text.train:
+        if isinstance(corpus, MultiwayCorpus):
+            sides = zip(corpus.lines(direction.source), corpus.lines(direction.target), strict=True)
+            rows += [row for row in sides if all(row)]
+        elif {*corpus.languages} == {direction.source, direction.target}:
+            order = 1 if corpus.languages[0] == direction.source else -1
+            rows += [row[::order] for row in corpus.rows()]  # type: ignore[misc]
+    return rows

@@ -2,15 +2,14 @@
 
 A folder holds text files with one sentence per line, plain or compressed: train.LL, dev.LL (or val, valid), and any
 number of test sets, test*.LL (or tst*). Or it is a corpora folder with pairs/ and multi/; then dev and test rows are
-held out here.
+held out here. Dev and test sets are read into memory. Training text stays on disk and is streamed.
 """
 
 from __future__ import annotations
 
-import heapq
 import re
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -19,9 +18,11 @@ from pathlib import Path
 import xxhash
 
 from crossling.core.errors import BadInput, suggestion
-from crossling.corpora.corpus import Corpora
+from crossling.core.resumable import fingerprint
+from crossling.corpora.corpus import Corpora, MultiwayCorpus, ParallelCorpus
+from crossling.corpora.formats import Source
 from crossling.corpora.languages import CODE_IN_PAIR, canonical_code, parse_pair
-from crossling.corpora.text_files import COMPRESSION_SUFFIX, SkipReason, clean_line, read_lines
+from crossling.corpora.text_files import COMPRESSION_SUFFIX, SkipReason, TextFile, clean_line, read_lines
 
 TRAIN, DEV = "train", "dev"
 _SPLIT = {"train": TRAIN, "dev": DEV, "val": DEV, "valid": DEV}
@@ -87,21 +88,56 @@ LanguagePair = tuple[str, str]  # in alphabetical order
 
 
 @dataclass(frozen=True)
-class ParallelText:
-    """Sentence pairs of the training, dev and test sets, by direction."""
+class TrainingPairs(ParallelCorpus):
+    """Sentence pairs without those that contain a held-out sentence."""
 
-    train: PairsByDirection
+    held_out: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)  # sentences by language
+
+    def rows(self, counts: Counter[str] | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the rows with text on both sides and no held-out sentence."""
+        first, second = (self.held_out.get(language, frozenset()) for language in self.languages)
+        return (row for row in super().rows(counts) if row[0] not in first and row[1] not in second)
+
+
+@dataclass(frozen=True)
+class TrainingRows(MultiwayCorpus):
+    """Rows in several languages. A held-out sentence is empty."""
+
+    held_out: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)  # sentences by language
+
+    def lines(self, language: str, counts: Counter[str] | None = None) -> Iterator[str]:
+        """Yield line n for row n, empty if it is missing or held out."""
+        sentences = self.held_out.get(language, frozenset())
+        return ("" if line in sentences else line for line in super().lines(language, counts))
+
+
+TrainingCorpus = TrainingPairs | TrainingRows
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Training corpora, which stay on disk, and the sentence pairs of the dev and test sets, by direction."""
+
+    train: tuple[TrainingCorpus, ...]
     dev: PairsByDirection
     tests: dict[str, PairsByDirection] = field(default_factory=dict)  # by name of the test set
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the training and dev sets."""
-        parts = [
-            [(str(direction), pairs_fingerprint(pairs)) for direction, pairs in sorted(split.items())]
-            for split in (self.train, self.dev)
-        ]
-        return xxhash.xxh3_64_hexdigest(repr(parts).encode())
+        """Hash of the training files, of what is held out of them, and of the dev sets."""
+        corpora = [_describe_corpus(corpus) for corpus in self.train]
+        return fingerprint([corpora, self.dev_fingerprint])
+
+    @property
+    def dev_fingerprint(self) -> list[list[str]]:
+        """Hash of the dev set of each direction."""
+        return [[str(direction), pairs_fingerprint(pairs)] for direction, pairs in sorted(self.dev.items())]
+
+
+def _describe_corpus(corpus: TrainingCorpus) -> list[object]:
+    sources: Iterable[Source] = corpus.sources.values() if isinstance(corpus, MultiwayCorpus) else corpus.sources
+    files = [[source.name, source.digest()] for source in sources]
+    return [corpus.name, *corpus.languages, files, {language: sorted(own) for language, own in corpus.held_out.items()}]
 
 
 def pairs_fingerprint(pairs: SentencePairs) -> str:
@@ -118,14 +154,22 @@ def read_parallel_text(
     languages = {code for direction in directions for code in (direction.source, direction.target)}
     if not data.is_dir():
         raise BadInput(f"{data}: no such folder. Use one with {EXPECTED_FILES}.")
-    if any((data / part).is_dir() for part in ("pairs", "multi")):
-        text = _hold_out(Corpora(data), directions, splits)
-    else:
-        text = _read_folder(_find_folder(data, languages), directions, splits)
-    for direction in directions if "train" in splits else ():
-        if not text.train.get(direction):
-            raise BadInput(f"{data}: no training text for {direction}. Expected {EXPECTED_FILES}.")
-    return text
+    if is_corpora_folder(data):
+        return _hold_out(Corpora(data), directions, splits)
+    return _read_folder(_find_folder(data, languages), directions, splits)
+
+
+def is_corpora_folder(data: Path) -> bool:
+    """Return True for a corpora folder, which has no dev and test sets of its own."""
+    return any((data / part).is_dir() for part in ("pairs", "multi"))
+
+
+def _language_pairs(directions: Iterable[Direction]) -> list[LanguagePair]:
+    return sorted({(min(each.source, each.target), max(each.source, each.target)) for each in directions})
+
+
+def _no_training_text(data: Path | str, name: object) -> BadInput:
+    return BadInput(f"{data}: no training text for {name}. Expected {EXPECTED_FILES}.")
 
 
 def read_sentences(file: Path) -> Iterator[str]:
@@ -175,15 +219,27 @@ def _find_folder(data: Path, languages: set[str]) -> Path:
 def _read_folder(folder: Path, directions: Sequence[Direction], splits: Sequence[str]) -> ParallelText:
     read = cache(lambda file: [*read_sentences(file)])  # directions share files
     by_split: dict[str, PairsByDirection] = {}
-    for split, files in _find_files(folder).items():
+    found = _find_files(folder)
+    train = _training_files(folder, found.pop(TRAIN, {}), directions) if TRAIN in splits else ()
+    for split, files in found.items():
         if (split if split in (TRAIN, DEV) else "test") not in splits:
             continue
         for direction in directions:
             if direction.source in files and direction.target in files:
                 pairs = _join(files[direction.source], files[direction.target], read)
                 by_split.setdefault(split, {})[direction] = pairs
-    train, dev = by_split.pop(TRAIN, {}), by_split.pop(DEV, {})
-    return ParallelText(train, dev, by_split)
+    return ParallelText(train, by_split.pop(DEV, {}), by_split)
+
+
+def _training_files(
+    folder: Path, files: Mapping[str, Path], directions: Sequence[Direction]
+) -> tuple[TrainingCorpus, ...]:
+    """Return the two files of each language pair as a corpus."""
+    for direction in directions:
+        if not {direction.source, direction.target} <= {*files}:
+            raise _no_training_text(folder, direction)
+    pairs = _language_pairs(directions)
+    return tuple(TrainingPairs(TRAIN, (a, b), (TextFile(files[a]), TextFile(files[b]))) for a, b in pairs)
 
 
 def _join(source_file: Path, target_file: Path, read: Callable[[Path], list[str]]) -> SentencePairs:
@@ -208,56 +264,88 @@ def _hold_out(corpora: Corpora, directions: Sequence[Direction], splits: Sequenc
 
     No test row of any language pair contains a sentence of dev, and no training row a sentence of dev or test.
     """
-    pairs = sorted({(min(d.source, d.target), max(d.source, d.target)) for d in directions})
-    rows = {pair: _read_pairs(corpora, pair) for pair in pairs}
-    sizes = {pair: min(HELD_OUT_ROWS, len(own) // ROWS_PER_HELD_OUT) for pair, own in rows.items()}
-    # More than needed, since some rows after those of dev contain a sentence of dev.
-    lowest = {pair: heapq.nsmallest(4 * sizes[pair], own, key=_hash) for pair, own in rows.items()}
+    pairs = _language_pairs(directions)
+    # Fewer are all the distinct rows, so that their number is known where it matters.
+    lowest = {pair: _lowest_rows(_rows(corpora, pair), HELD_OUT_ROWS * ROWS_PER_HELD_OUT) for pair in pairs}
+    for pair in pairs:
+        if not lowest[pair] and TRAIN in splits:
+            raise _no_training_text(corpora.path, "-".join(pair))
+    sizes = {pair: len(own) // ROWS_PER_HELD_OUT for pair, own in lowest.items()}
     dev = {pair: own[: sizes[pair]] for pair, own in lowest.items()}
     test = {pair: own[: sizes[pair]] for pair, own in _exclude(lowest, dev).items()}
-    train = _exclude(_exclude(rows, dev), test)
-    counts = (f"{a}-{b} {len(train[a, b]):,} train, {len(dev[a, b])} dev, {len(test[a, b])} test" for a, b in pairs)
+    counts = (f"{a}-{b} {len(dev[a, b])} dev, {len(test[a, b])} test" for a, b in pairs)
     warnings.warn(f"{corpora.path}: rows held out by their hash: {'; '.join(counts)}", stacklevel=2)
     return ParallelText(
-        _by_direction(train, directions) if "train" in splits else {},
-        _by_direction(dev, directions) if "dev" in splits else {},
+        _training_corpora(corpora, pairs, _sentences(dev, test)) if TRAIN in splits else (),
+        _by_direction(dev, directions) if DEV in splits else {},
         {"test": _by_direction(test, directions)} if "test" in splits else {},
     )
+
+
+def _training_corpora(
+    corpora: Corpora, pairs: Sequence[LanguagePair], held_out: Mapping[str, frozenset[str]]
+) -> tuple[TrainingCorpus, ...]:
+    """Return the corpora that have one of the language pairs, without held-out sentences."""
+    found: list[TrainingCorpus] = []
+    for corpus in corpora.pairs:
+        if tuple(sorted(corpus.languages)) in pairs:
+            found.append(TrainingPairs(corpus.name, corpus.languages, corpus.sources, held_out))
+    used = {language for pair in pairs for language in pair}
+    for multi in corpora.multi:
+        sources = {language: file for language, file in multi.sources.items() if language in used}
+        if any({*pair} <= {*sources} for pair in pairs):
+            found.append(TrainingRows(multi.name, sources, multi.excluded_pairs, held_out))
+    return tuple(found)
+
+
+def _lowest_rows(rows: Iterable[tuple[str, str]], number: int) -> SentencePairs:
+    """Return the distinct rows with the lowest hashes, at most `number`, in the order of their hashes."""
+    kept: dict[int, tuple[str, str]] = {}
+    limit = 1 << 64
+    for row in rows:
+        key = xxhash.xxh3_64_intdigest("\t".join(row).encode())
+        if key < limit:
+            kept[key] = row
+            if len(kept) == 2 * number:
+                kept = dict(sorted(kept.items())[:number])
+                limit = max(kept)
+    return [row for _, row in sorted(kept.items())[:number]]
+
+
+def _sentences(*parts: Mapping[LanguagePair, SentencePairs]) -> dict[str, frozenset[str]]:
+    """Return the sentences of some rows by language."""
+    sentences: dict[str, set[str]] = defaultdict(set)
+    for part in parts:
+        for pair, own in part.items():
+            for row in own:
+                for language, sentence in zip(pair, row, strict=True):
+                    sentences[language].add(sentence)
+    return {language: frozenset(own) for language, own in sentences.items()}
 
 
 def _exclude(
     rows: Mapping[LanguagePair, SentencePairs], excluded: Mapping[LanguagePair, SentencePairs]
 ) -> dict[LanguagePair, SentencePairs]:
     """Return the rows that have no sentence in common with the excluded rows."""
-    sentences: dict[str, set[str]] = defaultdict(set)  # by language
-    for pair, own in excluded.items():
-        for row in own:
-            for language, sentence in zip(pair, row, strict=True):
-                sentences[language].add(sentence)
+    found = defaultdict[str, frozenset[str]](frozenset, _sentences(excluded))
     return {
-        (a, b): [row for row in own if row[0] not in sentences[a] and row[1] not in sentences[b]]
+        (a, b): [row for row in own if row[0] not in found[a] and row[1] not in found[b]]
         for (a, b), own in rows.items()
     }
 
 
-def _read_pairs(corpora: Corpora, pair: LanguagePair) -> SentencePairs:
-    """Return the distinct rows of a language pair in all corpora."""
-    rows: dict[tuple[str, str], None] = {}
+def _rows(corpora: Corpora, pair: LanguagePair) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a language pair in all corpora."""
     for parallel in corpora.pairs:
         if parallel.languages == pair:
-            rows |= dict.fromkeys(parallel.rows())
+            yield from parallel.rows()
         elif parallel.languages == pair[::-1]:
-            rows |= dict.fromkeys((second, first) for first, second in parallel.rows())
+            yield from ((second, first) for first, second in parallel.rows())
     for multi in corpora.multi:
         if {*pair} <= {*multi.languages}:
             multi.count_rows()  # checks that all languages have the same number of rows
             sides = zip(multi.lines(pair[0]), multi.lines(pair[1]), strict=False)
-            rows |= dict.fromkeys((first, second) for first, second in sides if first and second)
-    return list(rows)
-
-
-def _hash(row: tuple[str, str]) -> int:
-    return xxhash.xxh3_64_intdigest("\t".join(row).encode())
+            yield from ((first, second) for first, second in sides if first and second)
 
 
 def _by_direction(rows: Mapping[LanguagePair, SentencePairs], directions: Sequence[Direction]) -> PairsByDirection:

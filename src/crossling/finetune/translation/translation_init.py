@@ -49,13 +49,16 @@ def initialize_translator(
         if from_scratch:
             raise BadInput(f"{model}: a translator keeps its weights. Use an encoder to train from scratch.")
         return _continue_translator(Path(model), directions)
-    encoder, lm_head, tokenizer, name = load_language_model(model)
+    encoder, lm_head, tokenizer, name, decoder = load_language_model(model)
     has_tags = len(directions) > 1
     tokenizer = add_language_tags(tokenizer, target_languages(directions)) if has_tags else tokenizer
     vocab_size = max(len(tokenizer), encoder.config.vocab_size)
 
     def resolve(settings: TranslationSettings) -> TranslationSettings:
-        return replace(settings, take=settings.take or "last", tied=settings.tied is not False)
+        if decoder is not None and settings.tied:
+            raise BadInput(f"tied=true: {model} has a decoder of its own, which would be lost. Omit tied.")
+        tied = decoder is None if settings.tied is None else settings.tied
+        return replace(settings, take=settings.take or "last", tied=tied)
 
     def build(settings: TranslationSettings) -> CrosslingForConditionalGeneration:
         assert settings.take is not None  # resolved
@@ -69,6 +72,7 @@ def initialize_translator(
             tied=settings.tied,
             seed=settings.seed,
             vocab_size=vocab_size,
+            decoder=None if from_scratch else decoder,
         )
         return _set_dropout(translator, settings.dropout)
 

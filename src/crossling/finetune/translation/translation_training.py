@@ -3,7 +3,7 @@
     MT/ config.json  model.safetensors  tokenizer.json  translator.json    the seed with the best score on dev
         seed-N/                                              translator, metrics and translations of each seed
         scores.jsonl                                         scores of all seeds
-        training/                                            unfinished runs
+        training/                                            unfinished runs, and shards of raw training text
 
 Finished translators are kept, and interrupted runs resume.
 """
@@ -22,8 +22,16 @@ from typing import Any
 
 import torch
 
-from crossling.core.distributed import all_reduce_sum, is_main_process, lock_run_output, process_group
+from crossling.core.distributed import (
+    all_reduce_sum,
+    is_main_process,
+    lock_run_output,
+    main_process_first,
+    process_group,
+)
 from crossling.core.errors import BadInput
+from crossling.core.resumable import fingerprint
+from crossling.data.shards import Shards
 from crossling.finetune.finetune_settings import TranslationSettings, format_overrides, translation_settings
 from crossling.finetune.supervised_training import (
     PROBE,
@@ -35,8 +43,10 @@ from crossling.finetune.supervised_training import (
 )
 from crossling.finetune.translation.parallel_text import (
     DEV,
+    TRAIN,
     Direction,
     ParallelText,
+    is_corpora_folder,
     language_tag,
     parse_directions,
     read_parallel_text,
@@ -44,6 +54,12 @@ from crossling.finetune.translation.parallel_text import (
 )
 from crossling.finetune.translation.translation_batches import TranslationBatches, TranslationObjective
 from crossling.finetune.translation.translation_init import TranslatorInit, initialize_translator
+from crossling.finetune.translation.translation_pairs import (
+    TranslationPairs,
+    open_pair_shards,
+    open_training_shards,
+    tokenize_training_text,
+)
 from crossling.finetune.translation.translation_scoring import find_test_sets, score_translator_seed
 from crossling.finetune.translation.translator import TRANSLATOR_INFO, Translator, TranslatorInfo
 from crossling.tasks.scores import ScoreRow
@@ -62,6 +78,7 @@ def train_translators(
     from_scratch: bool,
     overrides: Mapping[str, Any],
     preset: str | None = None,
+    shards: str | os.PathLike[str] | None = None,
 ) -> list[ScoreRow]:
     """Train one translator per seed and score it in every direction. See `crossling.finetune`."""
     if directions is None:
@@ -70,16 +87,19 @@ def train_translators(
     check_sacrebleu(target_languages(parsed))
     settings = translation_settings(preset, format_overrides(overrides))
     with process_group(), lock_run_output(out):
-        text = read_parallel_text(data, parsed)
+        if shards is not None and is_corpora_folder(data):
+            raise BadInput(f"{data}: its rows may be in the shards. Use a folder with dev.LL and test.LL.")
+        text = read_parallel_text(data, parsed, [*([TRAIN] if shards is None else []), DEV, "test"])
         if settings.patience is not None and not text.dev:
             raise BadInput(f"{data}: patience={settings.patience} needs a dev set. Add dev.LL, or omit patience.")
         init = initialize_translator(model, parsed, from_scratch)
         find_test_sets(data, parsed, text)  # refuses data without a test set before training
+        opened = None if shards is None else open_pair_shards(Path(shards), parsed, init.tokenizer)
         return train_seeds(
             out,
             init.resolve(settings),
             seeds,
-            training=partial(TranslationRun, init=init, directions=parsed, text=text),
+            training=partial(TranslationRun, init=init, directions=parsed, text=text, shards=opened),
             dev_score=lambda info: fmean(info.dev.values()) if info.dev else 0.0,
             score=lambda _, folder: score_translator_seed(
                 folder, data, text, out=folder, beam=settings.beam, length_penalty=settings.length_penalty, reuse=True
@@ -94,6 +114,7 @@ class TranslationRun(ModelTraining[TranslatorInfo, TranslationSettings]):
     init: TranslatorInit
     directions: tuple[Direction, ...]
     text: ParallelText
+    shards: Shards | None = None  # training pairs, instead of those of the text
 
     info_file = TRANSLATOR_INFO
 
@@ -109,9 +130,16 @@ class TranslationRun(ModelTraining[TranslatorInfo, TranslationSettings]):
             hyperparameters=self.settings.hyperparameters,
             steps=0,
             averaged_steps=[],
-            training_pairs={str(direction): len(pairs) for direction, pairs in self.text.train.items()},
-            data=self.text.fingerprint,
+            training_pairs={},
+            data=self._data,
         )
+
+    @cached_property
+    def _data(self) -> str:
+        """Fingerprint of training and dev text."""
+        if self.shards is None:
+            return self.text.fingerprint
+        return fingerprint([self.shards.fingerprint, self.text.dev_fingerprint])
 
     def build(self, device: torch.device) -> None:
         self.device = device
@@ -119,7 +147,8 @@ class TranslationRun(ModelTraining[TranslatorInfo, TranslationSettings]):
         self.dev = [(direction, pairs[: self.settings.dev_rows]) for direction, pairs in self.text.dev.items()]
 
     def fit(self, work: Path) -> int:
-        settings, info, batches = self.settings, self.info, self._batches()
+        settings, info, batches = self.settings, self.info, self._batches(work)
+        self.training_pairs = {str(direction): number for direction, number in batches.pairs.counts.items()}
         source = {"name": "translation", "model": info.model, "init": info.init}
         return fit_model(
             self.translator.model,
@@ -152,6 +181,7 @@ class TranslationRun(ModelTraining[TranslatorInfo, TranslationSettings]):
         info = replace(
             self.info,
             steps=steps,
+            training_pairs=self.training_pairs,
             averaged_steps=[int(state.name) for state in states],
             dev={name.removeprefix(f"{DEV}/"): value for name, value in dev.items() if name != DEV},
             curve=_dev_curve(work / "metrics.jsonl"),
@@ -162,32 +192,31 @@ class TranslationRun(ModelTraining[TranslatorInfo, TranslationSettings]):
                 TRANSLATOR_INFO.write(new, info)
         return info
 
-    def _batches(self) -> TranslationBatches:
-        """Tokenize the training text, without pairs that are too long."""
-        settings, config = self.settings, self.translator.model.config
-        max_length = min(settings.length, self.translator.max_length)
-        rows = [(*pair, direction.target) for direction, own in self.text.train.items() for pair in own]
-        source_texts, target_texts, languages = zip(*rows, strict=True)
-        sources, targets = self.translator.tokenizer.encode_pairs(source_texts, languages, target_texts)
-        fitting = [n for n in range(len(rows)) if len(sources[n]) <= max_length and len(targets[n]) <= max_length]
-        if not fitting:
-            raise BadInput(f"length {settings.length}: all sentence pairs are longer. Set a larger length.")
-        if len(fitting) < len(rows) and is_main_process():
-            excluded = len(rows) - len(fitting)
-            warnings.warn(
-                f"excluded {excluded:,} of {len(rows):,} sentence pairs that are longer than {max_length} tokens",
-                stacklevel=4,
-            )
-        return TranslationBatches(
-            [sources[n] for n in fitting],
-            [targets[n] for n in fitting],
+    def _batches(self, work: Path) -> TranslationBatches:
+        """Plan the batches. The main process tokenizes raw training text first, for all seeds."""
+        settings, translator = self.settings, self.translator
+        shards, folder = self.shards, work.parent / f"pairs-{self._data}"
+        if shards is None:
+            with main_process_first():
+                if is_main_process():
+                    tokenize_training_text(self.text.train, translator.tokenizer, folder)
+            shards = open_training_shards(folder)
+        length = min(settings.length, translator.max_length)
+        batches = TranslationBatches(
+            TranslationPairs.from_shards(shards, self.directions, translator.tokenizer),
             tokens=settings.tokens,
+            pair_alpha=settings.pair_alpha,
             seed=settings.seed,
             micro_tokens=settings.micro_tokens,
-            start_token=int(config.decoder_start_token_id),
-            pad_token=int(config.pad_token_id),
-            max_length=self.translator.max_length,
+            start_token=int(translator.model.config.decoder_start_token_id),
+            pad_token=int(translator.model.config.pad_token_id),
+            length=length,
+            max_length=translator.max_length,
         )
+        if batches.fitting < 1 and is_main_process():
+            percent = 100 * (1 - batches.fitting)
+            warnings.warn(f"skips {percent:.2g}% of the sentence pairs: longer than {length} tokens", stacklevel=4)
+        return batches
 
     def _load(self, states: Sequence[Path] = ()) -> Translator:
         """Return the initial translator, or the mean of some checkpoints."""

@@ -32,6 +32,7 @@ from crossling.finetune.tuned_model import InfoFile, save_pretrained
 from crossling.inference.hidden_states import evaluation_mode
 from crossling.model.encoder_decoder import CrosslingForConditionalGeneration
 from crossling.model.pretrained import load_pretrained, load_tokenizer
+from crossling.vocabulary.special_tokens import SpecialTokens
 
 DEFAULT_BEAM = 5
 # Bytes for the keys and values of a batch. Its logits take about as many.
@@ -95,7 +96,7 @@ def add_language_tags(tokenizer: PreTrainedTokenizerFast, languages: Iterable[st
 
 
 class TranslationTokenizer:
-    """Token ids of source and target sentences.
+    """Token ids of source and target sentences, for training, for shards (as `LineTokenizer`) and to translate.
 
     A source has the special tokens that its tokenizer adds: it equals `tokenizer("<2de> a dog")`.
     """
@@ -104,17 +105,40 @@ class TranslationTokenizer:
         self.tokenizer, self.end, self.has_tags = tokenizer, end, has_tags
         self.builder = SequenceBuilder(tokenizer, has_token_types=False)
 
+    @property
+    def size(self) -> int:
+        """Number of entries, language tags included."""
+        return len(self.tokenizer)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all that determines the token ids."""
+        return xxhash.xxh3_128_hexdigest(self.tokenizer.backend_tokenizer.to_str().encode())
+
+    @property
+    def special(self) -> SpecialTokens:
+        """Special tokens of the shards. Readers replace their end token by that of the model."""
+        return SpecialTokens.standard(self.size)
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each line, without special tokens. A special token inside a line is tokenized as text."""
+        tokenized = self.builder.tokenize(lines, offsets=False, special_tokens_as_text=True)
+        return [tokens.ids.tolist() for tokens in tokenized]
+
     def encode_sources(self, texts: Sequence[str], languages: Sequence[str]) -> list[np.ndarray]:
         """Return the ids of source sentences, each with the tag of its target language."""
-        return self._add_tags(self._tokenize(texts), languages)
+        affixes = {language: self.source_affixes(language) for language in {*languages}}
+        return [
+            np.concatenate([affixes[language][0], np.asarray(ids, dtype=np.int32), affixes[language][1]])
+            for ids, language in zip(self.encode(texts), languages, strict=True)
+        ]
 
-    def encode_pairs(
-        self, sources: Sequence[str], languages: Sequence[str], targets: Sequence[str]
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the ids of source and target sentences. A text of two directions is tokenized once."""
-        ids = self._tokenize([*sources, *targets])
-        target_ids = [np.append(own, np.int32(self.end)) for own in ids[len(sources) :]]
-        return self._add_tags(ids[: len(sources)], languages), target_ids
+    def source_affixes(self, language: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return what stands before and after the tokens of a source: special tokens and the tag of its target."""
+        tag = self._tag_ids(language)
+        sequence = self.builder.build(tag)
+        before, after = np.split(sequence.ids, [sequence.first + len(tag)])
+        return before, after
 
     def decode(self, ids: list[list[int]]) -> list[str]:
         """Return the texts of token ids, without special tokens."""
@@ -128,13 +152,6 @@ class TranslationTokenizer:
         after = len(empty.ids) - empty.first
         return np.concatenate([source[: max_length - after], source[len(source) - after :]])
 
-    def _add_tags(self, sources: Sequence[np.ndarray], languages: Sequence[str]) -> list[np.ndarray]:
-        tags = {language: self._tag_ids(language) for language in {*languages}}
-        return [
-            self.builder.build(np.concatenate([tags[language], ids])).ids
-            for ids, language in zip(sources, languages, strict=True)
-        ]
-
     def _tag_ids(self, language: str) -> np.ndarray:
         if not self.has_tags:
             return np.empty(0, dtype=np.int32)
@@ -143,13 +160,6 @@ class TranslationTokenizer:
         if tag_id is None or tag_id == self.tokenizer.unk_token_id:
             raise BadInput(f"language {language}: the tokenizer of this translator has no tag {tag}. Use another one.")
         return np.array([tag_id], dtype=np.int32)
-
-    def _tokenize(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the ids of each text. A special token inside a text is tokenized as text."""
-        distinct = list(dict.fromkeys(texts))
-        tokenized = self.builder.tokenize(distinct, offsets=False, special_tokens_as_text=True)
-        ids = {text: tokens.ids for text, tokens in zip(distinct, tokenized, strict=True)}
-        return [ids[text] for text in texts]
 
 
 class Translator:
