@@ -129,10 +129,9 @@ def test_card_has_the_commands_and_scores() -> None:
     stored = json.loads((REAL / "export.json").read_text(encoding="utf-8"))
     recipe = get_recipe("rosetta", "small").set(stored["differences"])
     settings = json.loads(json.dumps(recipe.dump()))
-    for part in (settings, settings["sampling"], settings["model"], settings["optimizer"]):
-        known = (
-            stored["recipe"] if part is settings else stored["recipe"][next(k for k in settings if settings[k] is part)]
-        )
+    parts = [(settings, stored["recipe"])]
+    parts += [(part, stored["recipe"][name]) for name, part in settings.items() if isinstance(part, dict)]
+    for part, known in parts:
         for newer in part.keys() - known.keys():
             assert newer in ("cuda_graphs", "keep_last", "precision") or part[newer] in (None, False), (
                 newer

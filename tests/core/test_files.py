@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from crossling.core.errors import BadInput
-from crossling.core.files import atomic_file, atomic_folder, check_format, write_json
+from crossling.core.files import append_file, atomic_file, atomic_folder, check_format, write_json
 
 
 def fail_half_way(file: Path) -> None:
@@ -139,3 +140,25 @@ def test_another_format_version_gives_one_line_with_the_fix(found: object) -> No
     check_format("x.json", 2, 2, "Run it again.")
     with pytest.raises(BadInput, match=r"^x\.json: format version .{1,40}, expected 2\. Run it again\.$"):
         check_format("x.json", found, 2, "Run it again.")
+
+
+@pytest.mark.parametrize("limits", [[None], [0], [3, 0], [3, 4, None]], ids=str)
+def test_a_file_is_appended_whatever_the_system_copies(
+    limits: list[int | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems copy fewer bytes than they should, or none, without an error."""
+    if not hasattr(os, "copy_file_range"):
+        pytest.skip("needs Linux")
+    original, rest = os.copy_file_range, iter(limits)
+
+    def copy_some(source: int, target: int, count: int, offset: int) -> int:
+        limit = next(rest, None)
+        return 0 if limit == 0 else original(source, target, min(count, limit or count), offset)
+
+    monkeypatch.setattr(os, "copy_file_range", copy_some)
+    (tmp_path / "source").write_bytes(b"0123456789")
+    with (tmp_path / "source").open("rb") as source, (tmp_path / "target").open("wb") as target:
+        target.write(b"before ")
+        source.seek(2)
+        append_file(source, target)
+    assert (tmp_path / "target").read_bytes() == b"before 23456789"

@@ -74,6 +74,7 @@ RECORDS = st.lists(
     records=RECORDS,
     sides=st.lists(st.tuples(st.sampled_from([b"", b"ab", b"a\xff", b"abc def"]), st.sampled_from([b"x", b"", b"yy"]))),
     last=st.sampled_from([b"", b"\n"]),
+    target_last=st.sampled_from([b"", b"\n"]),
     slice_bytes=st.integers(5, 200),
     frame_bytes=st.integers(1, 60),
 )
@@ -83,6 +84,7 @@ def test_slices_have_the_rows_of_the_whole(
     records: list[bytes],
     sides: list[tuple[bytes, bytes]],
     last: bytes,
+    target_last: bytes,
     slice_bytes: int,
     frame_bytes: int,
     tmp_path_factory: pytest.TempPathFactory,
@@ -97,7 +99,7 @@ def test_slices_have_the_rows_of_the_whole(
         "pairs/en-sw.tsv": join([b"a\tb", *rows]),
         "pairs/x.en-sw.tsv.zst": compress_frames(join([b"a\tb", *rows]), frame_bytes),
         "pairs/moses.en-sw.en": join([*(source for source, _ in sides), b"a"]),
-        "pairs/moses.en-sw.sw": join([*(target for _, target in sides), b"b"]),
+        "pairs/moses.en-sw.sw": b"\n".join([*(target for _, target in sides), b"b"]) + target_last,
         "multi/set/de.txt": join([b"a", *text]),
         "multi/set/fr.txt": join([b"a", *text]),
     }

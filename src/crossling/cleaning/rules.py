@@ -90,6 +90,8 @@ class Rules:
     against: Path | None = None
 
     def __post_init__(self) -> None:
+        if self.against is not None:
+            object.__setattr__(self, "against", Path(self.against))
         if self.length and not 0 <= self.length[0] <= self.length[1]:
             raise BadInput(
                 f"length={self.length[0]}:{self.length[1]}: expected MIN:MAX with MIN up to MAX, such as 2:10000."

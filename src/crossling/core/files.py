@@ -117,7 +117,10 @@ def append_file(source: BinaryIO, target: BinaryIO) -> None:
     position, end = source.tell(), os.fstat(source.fileno()).st_size
     try:
         while hasattr(os, "copy_file_range") and position < end:
-            position += os.copy_file_range(source.fileno(), target.fileno(), end - position, position) or end
+            copied = os.copy_file_range(source.fileno(), target.fileno(), end - position, position)
+            if not copied:  # some network file systems copy nothing, without an error
+                break
+            position += copied
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF):
             raise

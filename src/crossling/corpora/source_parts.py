@@ -227,7 +227,8 @@ def _find_aligned(files: Sequence[TextFile], number: int) -> list[tuple[LinePosi
     """Return the positions at which all files have the same number of lines before them."""
     first, *others = files
     starts = [place[0] for place in _find_starts(first, number, has_documents=False) if place]
-    offsets = sorted({sum(position) for position in starts})
+    size = first.path.stat().st_size  # no line starts there, but another file may have no line feed at its end
+    offsets = sorted({start for position in starts if (start := sum(position)) < size})
     *numbers, length = _count_lines_before(first.path, offsets)
     columns, lengths = [offsets], {first.path: length}
     for file in others:
