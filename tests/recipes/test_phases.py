@@ -54,6 +54,10 @@ def test_a_setting_replaces_that_of_the_same_start(recipe: Recipe) -> None:
         ("tlm.rate=0.2@0.5", "changes tlm, which is off. Omit it."),
         ("phases=lr=3@0.4", "'lr=3@0.4' is no phase setting. Give key=value@start for OBJECTIVE.rate"),
         ("sampling.languages=qq9@0.4", "'qq9' is not a language code"),
+        (
+            "phases=mlm.rate=0.2@0.5 mlm.rate=0.1@50",
+            "phases: mlm.rate=0.2@0.5 and mlm.rate=0.1@50 both start at step 50 of 100. Change one.",
+        ),
     ],
 )
 def test_settings_that_contradict_the_run_are_refused(recipe: Recipe, setting: str, expected: str) -> None:

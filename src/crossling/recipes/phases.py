@@ -59,6 +59,16 @@ def read_phase_settings(phases: str | None) -> Iterator[PhaseSetting]:
         yield PhaseSetting(text, match["part"], text.rpartition("@")[0], start)
 
 
+def phase_problems(phases: str | None, steps: int) -> Iterator[str]:
+    """Yield settings of one key that start at the same step, each as a message."""
+    earlier: dict[tuple[str, int], str] = {}
+    for setting in read_phase_settings(phases):
+        place = setting.assignment.partition("=")[0], setting.first_step(steps)
+        if place in earlier:
+            yield f"phases: {earlier[place]} and {setting.text} both start at step {place[1]} of {steps}. Change one."
+        earlier[place] = setting.text
+
+
 def add_phase_setting(phases: str | None, assignment: str) -> str:
     """Return the phases with one more setting, which replaces an earlier one of the same key and start."""
 

@@ -32,7 +32,7 @@ from crossling.objectives import (
     XLCo,
 )
 from crossling.recipes.fp8_settings import fp8_problems
-from crossling.recipes.phases import add_phase_setting, is_phase_setting, read_phase_settings
+from crossling.recipes.phases import add_phase_setting, is_phase_setting, phase_problems, read_phase_settings
 from crossling.recipes.setting_aliases import SETTING_ALIASES
 from crossling.sampling import DRO, Sampling
 from crossling.train.choices import Parallel, Precision, Reduction
@@ -370,6 +370,7 @@ class Recipe:
             if layer is not None and not 0 <= layer <= self.model.layers:
                 yield f"{key} is {layer}, the model has layers 0 to {self.model.layers}. Set one of these."
         yield from self.optimizer.problems(self.steps)
+        yield from phase_problems(self.phases, self.steps)
         if self.xlco and self.xlco.matryoshka and max(self.xlco.widths(0)) >= self.model.width:
             yield f"xlco.matryoshka is {self.xlco.matryoshka}, and model.width {self.model.width}. Set smaller widths."
         if self.dro and not any(objective.stream == "pairs" for objective in self.objectives.values()):
