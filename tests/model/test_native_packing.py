@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
+from crossling.core.errors import BadInput
 from crossling.model.config import CrosslingConfig
 from crossling.model.native_encoder import NativeEncoder
 from crossling.model.native_packing import choose_packing, run_unpacked
-from tests.recipes.native_models import FAMILIES, PACKED, build_native
+from tests.recipes.native_models import FAMILIES, PACKED, SHAPE, build_native
 
 ROWS = 60
 LENGTHS = (14, 5, 1, 9)  # the first is longer than the reach of ModernBERT's local attention
@@ -61,6 +63,16 @@ def test_a_model_that_mixes_sequences_is_not_packed() -> None:
             lambda _, __, output: (output[0] + output[0].mean(1, keepdim=True), *output[1:])
         )
     assert choose_packing(model.base_model) is None
+
+
+@pytest.mark.parametrize("family", ["fnet", "convbert"])
+def test_a_model_whose_states_change_with_padding_is_refused(family: str) -> None:
+    """FNet ignores the mask. The convolutions of ConvBERT read the padding beside a sequence."""
+    config = transformers.AutoConfig.for_model(family, **SHAPE, vocab_size=ROWS)
+    model: Any = transformers.AutoModelForMaskedLM.from_config(config).train()
+    with pytest.raises(BadInput, match=f"states of type {family} change with the padding of a batch. Give a model of"):
+        choose_packing(model.base_model)
+    assert model.base_model.training
 
 
 def test_the_choice_changes_neither_random_numbers_nor_modes() -> None:

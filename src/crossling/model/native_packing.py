@@ -2,7 +2,8 @@
 
 A sequence attends to itself alone through a block-diagonal mask, and its positions start again. Model families take
 such a mask in different forms, or not at all. `choose_packing` tries the forms and keeps the first whose hidden states
-equal those of single sequences. Families without one run one sequence a row, in four groups of similar length.
+equal those of single sequences. Families without one run one sequence a row, in four groups of similar length. Families
+whose states depend on the padding of those rows (FNet, ConvBERT) are refused.
 """
 # R rows, W tokens of a row, N sequences, L positions, P = R x W positions of all rows, D width
 
@@ -19,11 +20,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from crossling.core.errors import BadInput
 from crossling.model.encoder import compute_position_ids
 
 GROUPS = 4  # of sequences by length. Constant, because with FSDP all processes call the layers equally often
 TOLERANCE = 2e-5  # relative, of float32
-PROBE_LENGTHS = (9, 4, 6)
+PROBE_LENGTHS = (9, 4, 6, 2, 5)  # more than GROUPS, so that one of them is padded without packing
 MARGIN = 8  # tokens of the first probe sequence beyond the reach of local attention
 
 Masks = Any  # a tensor, or one for each type of layer
@@ -127,7 +129,11 @@ def _replaced_mask(encoder: nn.Module, mask: Tensor) -> Iterator[None]:
 
 @torch.no_grad()
 def choose_packing(base: PreTrainedModel) -> Packing | None:
-    """Return the form of packed rows with which a model computes the same states, or None if there is none."""
+    """Return the form of packed rows with which a model computes the same states, or None if there is none.
+
+    Raises:
+        BadInput: The states also change when a sequence of its own row is padded.
+    """
     if base.device.type == "meta":
         return None
     lengths = [*PROBE_LENGTHS]
@@ -141,19 +147,35 @@ def choose_packing(base: PreTrainedModel) -> Packing | None:
     state = torch.get_rng_state()
     base.eval()
     try:
-        expected_WD = run_unpacked(base, ids_W[None], segments_W[None])[0]
+        expected_WD = _run_single(base, ids_W, lengths)
         for form in FORMS:
             try:
                 found_WD = form.run(base, ids_W[None], segments_W[None]).last_hidden_state[0]
             except Exception:  # each family fails in its own way on a mask that it does not take
                 continue
-            if (found_WD - expected_WD).abs().max() <= TOLERANCE * expected_WD.abs().max():
+            if _is_close(found_WD, expected_WD):
                 return form
+        if not _is_close(run_unpacked(base, ids_W[None], segments_W[None])[0], expected_WD):
+            raise BadInput(
+                f"{base.name_or_path or 'model'}: states of type {base.config.model_type} change with the padding of a"
+                " batch. Give a model of another family."
+            )
     finally:
         torch.set_rng_state(state)
         for module, mode in modes.items():
             module.training = mode
     return None
+
+
+def _run_single(base: PreTrainedModel, ids_W: Tensor, lengths: list[int]) -> Tensor:
+    """Return the states of each sequence in a batch of its own, without padding."""
+    rows = [ids_L[None] for ids_L in ids_W.split(lengths)]
+    states = [base(input_ids=ids_1L, attention_mask=torch.ones_like(ids_1L)).last_hidden_state[0] for ids_1L in rows]
+    return torch.cat(states)
+
+
+def _is_close(found_WD: Tensor, expected_WD: Tensor) -> bool:
+    return bool((found_WD - expected_WD).abs().max() <= TOLERANCE * expected_WD.abs().max())
 
 
 # ---- one sequence a row -----------------------------------------------------------------------------------------
