@@ -27,7 +27,7 @@ from crossling.recipes import get_recipe
 from crossling.recipes.initial_model import InitialModel
 from crossling.recipes.initialization import load_initial_model
 from crossling.recipes.native_model import NativeInitialModel
-from crossling.recipes.network import build_network, make_batches
+from crossling.recipes.network import build_network, load_run, make_batches
 from crossling.recipes.pretrain import configure_network
 from crossling.recipes.recipe import Recipe
 from crossling.train.muon import count_stacked_matrices
@@ -198,6 +198,21 @@ tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
 torch.save([model(**tokenizer("a b c", return_tensors="pt")).logits, tokenizer("a b c")["input_ids"]], sys.argv[2])
 assert type(transformers.AutoModel.from_pretrained(sys.argv[1])).__name__ == sys.argv[3]
 """
+
+
+def test_a_native_run_continues_a_checkpoint_of_another_one(
+    saved: Saved, own_shards: Callable[[str], Shards], tmp_path: Path
+) -> None:
+    """Its vocabulary is a fast tokenizer without a SentencePiece model."""
+    shards = own_shards("modernbert")
+    wsd = ["optimizer.schedule=wsd", "optimizer.cooldown=1", "optimizer.warmup=1", "keep_every=2"]
+    train("xlm", shards, tmp_path / "trunk", saved("modernbert"), *wsd, "steps=4")
+    recipe, checkpoint = tmp_path / "trunk" / "recipe.json", tmp_path / "trunk" / "checkpoints" / "0000002"
+    crossling.pretrain(recipe, shards, tmp_path / "run", resume_from=checkpoint)
+    states = [load_run(tmp_path / name).state_dict() for name in ("trunk", "run")]
+    torch.testing.assert_close(*states, rtol=0, atol=0)
+    with pytest.raises(BadInput, match="has another vocabulary"):
+        crossling.pretrain(recipe, own_shards("bert"), tmp_path / "other", resume_from=checkpoint)
 
 
 def test_an_export_loads_without_crossling(saved: Saved, own_shards: Callable[[str], Shards], tmp_path: Path) -> None:

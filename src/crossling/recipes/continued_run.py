@@ -18,7 +18,7 @@ from crossling.recipes.network import build_meta_network
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.run_checkpoints import find_checkpoint, run_of
 from crossling.train.run_folder import CHECKPOINTS
-from crossling.vocabulary.vocabulary import Vocabulary
+from crossling.vocabulary.open_vocabulary import open_vocabulary
 
 
 def find_continued(source: str | os.PathLike[str], recipe: Recipe, shards: Shards) -> Path:
@@ -37,8 +37,8 @@ def find_continued(source: str | os.PathLike[str], recipe: Recipe, shards: Shard
     if run is None:
         raise BadInput(f"resume_from={source}: no run or checkpoint{kind_note(path)}. Give RUN/checkpoints/STEP.")
     checkpoint = find_checkpoint(path)
-    other, vocabulary = Recipe.load(run / "recipe.json"), Vocabulary.load(run / "vocab")
-    if vocabulary.model != Vocabulary.load(shards.vocabulary_path).model:
+    other, vocabulary = Recipe.load(run / "recipe.json"), open_vocabulary(run / "vocab")
+    if vocabulary.fingerprint != open_vocabulary(shards.vocabulary_path).fingerprint:
         raise BadInput(
             f"resume_from={source}: {shards.path} has another vocabulary. Tokenize the corpora with {run / 'vocab'}."
         )
