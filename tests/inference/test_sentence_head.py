@@ -122,6 +122,29 @@ def test_early_folders_have_the_encoder_inside_and_other_names_of_poolings(save:
     np.testing.assert_allclose(xl.load(folder).encode(SENTENCES), expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("family", ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"])
+def test_early_folders_name_the_file_of_the_length_after_the_family(family: str, save: Save) -> None:
+    folder = save(pooling("mean"))
+    (folder / "sentence_bert_config.json").unlink()
+    limits = {"max_seq_length": 6, "do_lower_case": True}
+    (folder / f"sentence_{family}_config.json").write_text(json.dumps(limits))
+    head = xl.load(folder).head
+    assert head is not None
+    assert (head.max_length, head.lowercases) == (6, True)
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 9}))
+    head = xl.load(folder).head
+    assert head is not None
+    assert (head.max_length, head.lowercases) == (9, False)
+
+
+def test_a_dense_layer_has_a_bias_and_tanh_by_default(save: Save) -> None:
+    folder = save(pooling("cls"), dense())
+    expected = xl.load(folder).encode(SENTENCES)
+    remove_settings(folder, "bias", "activation_function")
+    assert_equal(folder)
+    np.testing.assert_array_equal(xl.load(folder).encode(SENTENCES), expected)
+
+
 def change_modules(folder: Path, **changes: str) -> None:
     modules = json.loads((folder / "modules.json").read_text())
     modules[2].update(changes)
@@ -130,6 +153,12 @@ def change_modules(folder: Path, **changes: str) -> None:
 
 def remove_safetensors(folder: Path) -> None:
     (folder / "2_Dense" / "model.safetensors").rename(folder / "2_Dense" / "pytorch_model.bin")
+
+
+def remove_settings(folder: Path, *names: str) -> None:
+    file = folder / "2_Dense" / "config.json"
+    kept = {key: value for key, value in json.loads(file.read_text()).items() if key not in names}
+    file.write_text(json.dumps(kept))
 
 
 def change_width(folder: Path) -> None:
@@ -143,6 +172,8 @@ def change_width(folder: Path) -> None:
         (lambda folder: change_modules(folder, type="evil.Module"), "modules.json: Module is not supported"),
         (lambda folder: change_modules(folder, path="../../etc"), r"\.\./\.\./etc.* leads out of the folder"),
         (remove_safetensors, r"2_Dense: no model.safetensors. Other files may run code"),
+        (lambda folder: remove_settings(folder, "in_features"), "2_Dense/config.json: in_features is None, expected a"),
+        (lambda folder: remove_settings(folder, "out_features"), "out_features is None, expected a number. Download"),
         (change_width, "2_Dense: the weights do not fit its config.json"),
         (lambda folder: (folder / "modules.json").write_text("{}"), "modules.json: expected a list of modules"),
     ],

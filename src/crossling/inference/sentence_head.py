@@ -21,6 +21,10 @@ from crossling.core.files import read_json
 from crossling.model.fingerprint import model_fingerprint
 
 MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
+LIMITS = tuple(  # early versions of Sentence Transformers named the file after the family
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
 OLD_POOLINGS = {  # names of Sentence Transformers before 6
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -91,7 +95,7 @@ class SentenceHead:
                 raise BadInput(f"{folder / MODULES}: {kind} is not supported{suggestion(kind, READERS)}")
             layers.append(READERS[kind](path, last))
             last = getattr(layers[-1], "out_features", last)
-        limits = _read_optional(declared[0][1] / "sentence_bert_config.json")
+        limits = next(filter(None, (_read_optional(declared[0][1] / name) for name in LIMITS)), {})
         settings = _read_optional(folder / SETTINGS)
         return cls(
             poolings=poolings,
@@ -190,10 +194,14 @@ def _read_dense(folder: Path, width: int) -> nn.Module:
             f"{folder}: no model.safetensors. Other files may run code when they are read. Save the model again with"
             " a current version of Sentence Transformers."
         )
-    name = config["activation_function"].rpartition(".")[2]
+    sizes = {key: config.get(key) for key in ("in_features", "out_features")}
+    for key, size in sizes.items():
+        if not isinstance(size, int):
+            raise BadInput(f"{folder / 'config.json'}: {key} is {size}, expected a number. Download the model again.")
+    name = str(config.get("activation_function", "Tanh")).rpartition(".")[2]
     if name not in ACTIVATIONS:
         raise BadInput(f"{folder}: activation {name} is not supported{suggestion(name, ACTIVATIONS)}")
-    layer = DenseLayer(config["in_features"], config["out_features"], bias=config["bias"])
+    layer = DenseLayer(**sizes, bias=bool(config.get("bias", True)))
     layer.activation = ACTIVATIONS[name]()
     _load(layer, {key.removeprefix("linear."): value for key, value in load_file(file).items()}, folder)
     if layer.in_features != width:
