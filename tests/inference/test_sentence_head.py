@@ -161,9 +161,13 @@ def remove_settings(folder: Path, *names: str) -> None:
     file.write_text(json.dumps(kept))
 
 
-def change_width(folder: Path) -> None:
+def change_dense(folder: Path, **changes: object) -> None:
     file = folder / "2_Dense" / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"out_features": 4}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def change_width(folder: Path) -> None:
+    change_dense(folder, out_features=4)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +178,7 @@ def change_width(folder: Path) -> None:
         (remove_safetensors, r"2_Dense: no model.safetensors. Other files may run code"),
         (lambda folder: remove_settings(folder, "in_features"), "2_Dense/config.json: in_features is None, expected a"),
         (lambda folder: remove_settings(folder, "out_features"), "out_features is None, expected a number. Download"),
+        (lambda folder: change_dense(folder, use_residual=True), "2_Dense: a dense layer with a residual connection"),
         (change_width, "2_Dense: the weights do not fit its config.json"),
         (lambda folder: (folder / "modules.json").write_text("{}"), "modules.json: expected a list of modules"),
     ],

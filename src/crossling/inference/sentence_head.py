@@ -201,6 +201,8 @@ def _read_dense(folder: Path, width: int) -> nn.Module:
     name = str(config.get("activation_function", "Tanh")).rpartition(".")[2]
     if name not in ACTIVATIONS:
         raise BadInput(f"{folder}: activation {name} is not supported{suggestion(name, ACTIVATIONS)}")
+    if config.get("use_residual"):
+        raise BadInput(f"{folder}: a dense layer with a residual connection is not supported. Give another model.")
     layer = DenseLayer(**sizes, bias=bool(config.get("bias", True)))
     layer.activation = ACTIVATIONS[name]()
     _load(layer, {key.removeprefix("linear."): value for key, value in load_file(file).items()}, folder)
