@@ -230,6 +230,23 @@ def test_text_that_changes_between_shares_is_refused(tmp_path: Path) -> None:
     assert check(corpora, out=out) is not None
 
 
+def test_benchmarks_that_grow_between_shares_are_searched_in_all_text(tmp_path: Path) -> None:
+    corpora = write(tmp_path / "corpora", {f"text/{name}.txt": "\n".join(LINES) for name in ("de", "en")})
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    (data / "test.txt").write_text(LINES[0])
+    assert check(corpora, against=data, out=out, share=Share(1, 2)) is None
+    assert check(corpora, against=data, out=out, share=Share(2, 2)) is not None
+    (data / "test.txt").write_text("\n".join(LINES[:2]))
+    assert check(corpora, against=data, out=out, share=Share(1, 2)) is None
+    report = run_check(corpora, against=data, out=out, share=Share(2, 2))
+    assert {row["corpus"]: row["reasons"][Reason.IN_BENCHMARK] for row in report["corpora"]} == {
+        "text/de": 2,
+        "text/en": 2,
+    }
+    assert report == run_check(corpora, against=data)
+
+
 def test_two_workers_give_the_same_report(corpora_folder: Path) -> None:
     assert run_check(Corpora(corpora_folder), workers=2) == run_check(Corpora(corpora_folder))
 

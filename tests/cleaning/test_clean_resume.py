@@ -196,6 +196,42 @@ def test_a_file_that_changes_during_cleaning_is_named(
         clean(Corpora(corpora), tmp_path / "out", ALL_RULES)
 
 
+SENTENCES = [
+    "The council will meet again on the first Tuesday of next month.",
+    "Heavy rain has damaged several bridges in the northern valleys.",
+]
+
+
+@pytest.mark.parametrize("shares", [[None], [Share(1, 2), Share(2, 2)]])
+def test_benchmarks_that_grow_apply_to_every_slice(
+    shares: list[Share | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpora = write(
+        tmp_path / "corpora",
+        {f"text/{language}.txt": f"kept in {language}\n" + "\n".join(SENTENCES) for language in ("de", "en")},
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test.txt").write_text(SENTENCES[0])
+    rules, out = Rules(against=tmp_path / "data"), tmp_path / "out"
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if shares == [None]:  # a finished cleaning without shares leaves no scans
+            patched.setattr(module, "_publish", killed)
+            with pytest.raises(KeyboardInterrupt):
+                clean(corpora, out, rules)
+        else:
+            assert [clean(corpora, out, rules, share=share) is None for share in shares] == [True, False]
+    (tmp_path / "data" / "test.txt").write_text("\n".join(SENTENCES))
+    *firsts, report = (clean(corpora, out, rules, share=share) for share in shares)
+    assert firsts == [None] * len(firsts)
+    assert report is not None
+    assert {row["corpus"]: row["kept"] for row in report["corpora"]} == {"text/de": 1, "text/en": 1}
+    assert lines(out / "text" / "en.txt.gz") == ["kept in en"]
+
+
 # ---- output folder ------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ from crossling.cleaning.stored_arrays import (
     map_values,
     open_array,
     stored_entry,
+    stored_key,
 )
 from crossling.core.errors import BadInput
 from crossling.core.files import check_format, read_json
@@ -88,9 +89,14 @@ class CorpusSurvey:
 
     @cached_property
     def folder(self) -> Path:
-        """Folder of the stored results. Other rules or sources have another one."""
-        key = cleaning_key(self.rules.to_json(), {part.name: part.size() for part in self.parts})
+        """Folder of the stored results. Other rules, benchmarks or sizes of the sources have another one."""
+        key = stored_key(self.rules.to_json(), self.benchmarks, {part.name: part.size() for part in self.parts})
         return self.out / PARTS_FOLDER / key
+
+    @cached_property
+    def benchmarks(self) -> str | None:
+        """Fingerprint of the benchmarks at the start, if there are any."""
+        return benchmark_fingerprint(self.rules.against) if self.rules.against else None
 
     @cached_property
     def parts(self) -> list[CorpusPart]:
@@ -193,8 +199,7 @@ class CorpusSurvey:
 
     def key(self, sources: str) -> str:
         """Fingerprint of a report."""
-        against = self.rules.against
-        return cleaning_key(self.rules.to_json(), sources, against and benchmark_fingerprint(against))
+        return cleaning_key(self.rules.to_json(), sources, self.benchmarks)
 
     # ---- findings --------------------------------------------------------------------------------------------
 
