@@ -13,9 +13,10 @@ import pytest
 
 from crossling.cleaning.check import REQUIRED_PACKAGES, check, summary_tables
 from crossling.cleaning.rules import ALL_RULES, BIT, Reason
-from crossling.cleaning.survey import CorpusSurvey, run_stages
+from crossling.cleaning.survey import COMPLETION_LOCK, CorpusSurvey
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Share
+from crossling.core.locks import lock_file
 from crossling.corpora.corpus import Corpora
 from crossling.synthetic import BitextNoise, synth
 
@@ -50,7 +51,8 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_injected_noise_is_found_with_high_precision(noisy: Path, tmp_path: Path) -> None:
     survey = CorpusSurvey(Corpora(noisy / "corpora"), ALL_RULES, False, tmp_path)
-    assert run_stages(survey.stages(), 1, None)
+    assert survey.scan(1, None)
+    survey.find_reasons(1)
     truth: dict[str, dict[int, dict[str, Any]]] = {}
     with gzip.open(noisy / "truth" / "noise.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -247,6 +249,14 @@ def test_benchmarks_that_grow_between_shares_are_searched_in_all_text(tmp_path: 
     assert report == run_check(corpora, against=data)
 
 
+def test_one_machine_completes_the_shares(corpora_folder: Path, tmp_path: Path) -> None:
+    corpora = Corpora(corpora_folder)
+    assert check(corpora, out=tmp_path, share=Share(1, 2)) is None
+    with lock_file(tmp_path / COMPLETION_LOCK):
+        assert check(corpora, out=tmp_path, share=Share(2, 2)) is None
+    assert check(corpora, out=tmp_path, share=Share(2, 2)) == run_check(corpora)
+
+
 def test_two_workers_give_the_same_report(corpora_folder: Path) -> None:
     assert run_check(Corpora(corpora_folder), workers=2) == run_check(Corpora(corpora_folder))
 
@@ -255,7 +265,7 @@ def test_a_finished_report_is_not_repeated(
     corpora_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run_check(Corpora(corpora_folder), out=tmp_path)
-    monkeypatch.setattr("crossling.cleaning.check.run_stages", None)
+    monkeypatch.setattr(CorpusSurvey, "scan", None)
     assert run_check(Corpora(corpora_folder), out=tmp_path) == first
 
 

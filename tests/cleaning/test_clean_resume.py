@@ -16,8 +16,10 @@ from crossling.cleaning import apply_rules
 from crossling.cleaning import clean as module
 from crossling.cleaning.clean import clean
 from crossling.cleaning.rules import ALL_RULES, Reason, Rules
+from crossling.cleaning.survey import COMPLETION_LOCK, CorpusSurvey
 from crossling.core.errors import BadInput
 from crossling.core.jobs import Share
+from crossling.core.locks import lock_file
 from crossling.corpora.corpus import Corpora
 from crossling.synthetic import BitextNoise, synth
 
@@ -232,6 +234,19 @@ def test_benchmarks_that_grow_apply_to_every_slice(
     assert lines(out / "text" / "en.txt.gz") == ["kept in en"]
 
 
+# ---- several machines at the end ----------------------------------------------------------------------------
+
+
+def test_one_machine_completes_the_shares(noisy: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert clean(Corpora(noisy), out, ALL_RULES, share=Share(1, 2)) is None
+    with lock_file(out / COMPLETION_LOCK):
+        assert clean(Corpora(noisy), out, ALL_RULES, share=Share(2, 2)) is None
+        assert not [*out.rglob("reasons")]
+    assert clean(Corpora(noisy), out, ALL_RULES, share=Share(2, 2)) == json.loads(expected["cleaning.json"])
+    assert not (out / COMPLETION_LOCK).exists()
+
+
 # ---- output folder ------------------------------------------------------------------------------------------
 
 
@@ -251,7 +266,7 @@ def test_a_finished_cleaning_is_not_repeated(noisy: Path, tmp_path: Path, monkey
     report = run_clean(Corpora(noisy), tmp_path / "out")
     (tmp_path / "out" / "text" / "qab.txt.gz").unlink()
     assert run_clean(Corpora(noisy), tmp_path / "out") == report  # a missing file is written again
-    monkeypatch.setattr(module, "run_stages", None)
+    monkeypatch.setattr(CorpusSurvey, "scan", None)
     assert run_clean(Corpora(noisy), tmp_path / "out") == report
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from crossling.cleaning.rules import ALL_RULES, MIN_PAIRS
 from crossling.cleaning.stored_arrays import CLEANING_FORMAT
-from crossling.cleaning.survey import CorpusSurvey, read_report, run_stages, sum_by_language
+from crossling.cleaning.survey import CorpusSurvey, read_report, sum_by_language
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
 from crossling.core.jobs import Share
@@ -48,7 +48,7 @@ def check(
         share: Do only this share of the work. All machines use the same `out`.
 
     Returns:
-        The report, or None if another share is missing.
+        The report, or None if another share is missing or another machine completes the work.
 
     Raises:
         BadInput: If the corpora cannot be read, or changed during the check.
@@ -77,12 +77,16 @@ def check(
         if report["key"] == survey.key(survey.current_sources()):
             return report
     with output_lock(out, share.label if share else ""):
-        if not run_stages(survey.stages(workers), workers, share):
+        if not survey.scan(workers, share):
             return None
-        if survey.scanned_sources() != survey.current_sources():
-            raise BadInput(f"{corpora.path}: the corpora changed during the check. Run every share again.")
-        report = _create_report(survey) | {"rules without their package": missing}
-        write_json(file, report)
+        with survey.completion_lock(share) as is_alone:
+            if not is_alone:
+                return None
+            survey.find_reasons(workers)
+            if survey.scanned_sources() != survey.current_sources():
+                raise BadInput(f"{corpora.path}: the corpora changed during the check. Run every share again.")
+            report = _create_report(survey) | {"rules without their package": missing}
+            write_json(file, report)
         if share is None:
             shutil.rmtree(out / PARTS_FOLDER)
     return report

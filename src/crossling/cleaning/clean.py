@@ -25,18 +25,10 @@ import numpy as np
 from crossling.cleaning.corpus_parts import CorpusPart
 from crossling.cleaning.rules import TOO_FEW_PAIRS, Rules
 from crossling.cleaning.stored_arrays import CLEANING_FORMAT, open_array, stored_entry, stored_key
-from crossling.cleaning.survey import (
-    CorpusSurvey,
-    Stage,
-    StageJob,
-    read_report,
-    run_stages,
-    slice_name,
-    sum_by_language,
-)
+from crossling.cleaning.survey import CorpusSurvey, read_report, slice_name, sum_by_language
 from crossling.core.errors import BadInput
 from crossling.core.files import append_file, atomic_folder, link_or_copy, write_json
-from crossling.core.jobs import Share
+from crossling.core.jobs import Job, Share, run_jobs
 from crossling.core.locks import output_lock
 from crossling.core.resumable import PARTS_FOLDER, check_output_folder, is_finished, write_finished_folder
 from crossling.corpora.corpus import Corpora, MonolingualCorpus, MultiwayCorpus, open_corpora
@@ -71,7 +63,7 @@ def clean(
         share: Do only this share of the work. All machines use the same `out`.
 
     Returns:
-        The report, or None if another share is missing.
+        The report, or None if another share is missing or another machine completes the work.
 
     Raises:
         BadInput: If no rule is chosen, if nothing is left, or if `out` has other content.
@@ -112,15 +104,20 @@ def _report_files_without_scores(corpora: Corpora, min_score: float) -> None:
 
 
 def _clean(survey: CorpusSurvey, out: Path, workers: int, share: Share | None) -> dict[str, Any] | None:
-    select = StageJob("select", partial(_select_parts, survey), _selection_folder(survey))
-    write = [
-        StageJob(slice_name(part, number), partial(_write_slice, survey, part, number), folder)
-        for part in survey.parts
-        for number, folder in enumerate(_cleaned_folders(survey, part))
-    ]
-    if not run_stages([*survey.stages(workers), Stage("select", [select]), Stage("write", write)], workers, share):
+    if not survey.scan(workers, share):
         return None
-    report = _publish(survey, out)
+    with survey.completion_lock(share) as is_alone:
+        if not is_alone:
+            return None
+        survey.find_reasons(workers)
+        _select_parts(survey)
+        write = [
+            Job(slice_name(part, number), partial(_write_slice, survey, part, number))
+            for part in survey.parts
+            for number in range(part.slices)
+        ]
+        run_jobs("write", write, workers)
+        report = _publish(survey, out)
     if share is None:
         shutil.rmtree(out / PARTS_FOLDER)
     return report

@@ -26,6 +26,7 @@ from crossling.cleaning import minhash
 from crossling.cleaning.minhash import BANDS, compute_signatures, has_signature
 from crossling.cleaning.plain_text import plain_forms, split_sentences, text_weight
 from crossling.core.errors import BadInput
+from crossling.core.locks import LOCK_SUFFIX, lock_file
 from crossling.core.resumable import fingerprint, is_finished, read_entry, write_finished_folder
 from crossling.corpora.languages import find_code
 from crossling.corpora.text_files import COMPRESSION_SUFFIX, TextFile, read_lines
@@ -184,15 +185,16 @@ def benchmark_fingerprint(data: Path) -> str:
 
 
 def build_index(data: Path, folder: Path) -> None:
-    """Build the index of all benchmarks in a folder, unless it is there already."""
+    """Build the index of all benchmarks in a folder, unless it is there already. Another machine waits for it."""
     key = benchmark_fingerprint(data)
-    if is_finished(folder, key):
-        return
-    with write_finished_folder(folder, key) as (new, entry):
-        entry["benchmarks"] = _write_sentences(find_benchmark_files(data), data, new)
-        if not any(file["sentences"] for file in entry["benchmarks"]):
-            raise BadInput(f"{data}: no benchmark sentence found. Give a folder with benchmarks.")
-        _write_bands(new)
+    with lock_file(folder.with_name(f".{folder.name}{LOCK_SUFFIX}"), remove=True):
+        if is_finished(folder, key):
+            return
+        with write_finished_folder(folder, key) as (new, entry):
+            entry["benchmarks"] = _write_sentences(find_benchmark_files(data), data, new)
+            if not any(file["sentences"] for file in entry["benchmarks"]):
+                raise BadInput(f"{data}: no benchmark sentence found. Give a folder with benchmarks.")
+            _write_bands(new)
 
 
 def _write_sentences(benchmarks: list[BenchmarkFile], data: Path, folder: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Scan all corpora and apply the rules: jobs in stages, and the findings for a report.
+"""Scan all corpora and apply the rules, and collect the findings for a report.
 
 FOLDER/index/              benchmark sentences
        plan/PART.json      digest and slices of a part
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
@@ -34,48 +35,14 @@ from crossling.cleaning.stored_arrays import (
 from crossling.core.errors import BadInput
 from crossling.core.files import check_format, read_json
 from crossling.core.jobs import Job, Share, run_jobs
+from crossling.core.locks import lock_file
 from crossling.core.resumable import PARTS_FOLDER, read_entry
 from crossling.corpora import source_parts
 from crossling.corpora.corpus import Corpora
 
 ROWS_PER_CHUNK = 1 << 20  # fewer than 2^24, up to which 32-bit floats count exactly
 BENCHMARK_EXAMPLES = 3
-
-
-@dataclass(frozen=True)
-class StageJob(Job):
-    """A job that writes a finished folder."""
-
-    folder: Path
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Jobs that need the results of the stages before."""
-
-    title: str
-    jobs: Sequence[StageJob]
-    is_shared: bool = False  # each machine runs its own share only
-    has_workers: bool = False  # the jobs start worker processes, so they run one after the other
-
-
-def run_stages(stages: Sequence[Stage], workers: int, share: Share | None) -> bool:
-    """Run the stages one after the other. Return False if another share of a stage is missing.
-
-    The machine that finds a shared stage complete runs all of the stages after it, its own share first.
-    """
-    for stage in stages:
-        if stage.has_workers:
-            for job in stage.jobs:
-                job.run()
-            continue
-        run_jobs(stage.title, stage.jobs, workers, share)
-        if share:
-            missing = [job for job in stage.jobs if read_entry(job.folder) is None]
-            if missing and stage.is_shared:
-                return False
-            run_jobs(stage.title, missing, workers)
-    return True
+COMPLETION_LOCK = ".completion.lock"
 
 
 @dataclass(frozen=True)
@@ -129,39 +96,40 @@ class CorpusSurvey:
         """Folder with the reasons of all rows of a group."""
         return self.folder / "reasons" / group
 
-    def stages(self, workers: int = 1) -> list[Stage]:
-        """Return the stages up to the reasons of all rows. `workers` processes search a large group."""
+    def scan(self, workers: int, share: Share | None) -> bool:
+        """Read every slice of this share once. Return False if another share is missing."""
+        if self.rules.against and self.index_folder:
+            run_jobs("benchmarks", [Job("index", partial(build_index, self.rules.against, self.index_folder))])
+        scans = {folder: (part, number) for part in self.parts for number, folder in enumerate(self.scan_folders(part))}
+        jobs = [
+            Job(
+                slice_name(part, number),
+                partial(scan_slice, part, number, self.rules, folder, self.plans, self.index_folder),
+            )
+            for folder, (part, number) in scans.items()
+        ]
+        run_jobs("scan", jobs, workers, share)
+        return share is None or all(read_entry(folder) is not None for folder in scans)
+
+    def completion_lock(self, share: Share | None) -> AbstractContextManager[bool]:
+        """Return a lock for everything after the scan. It yields False if another machine has it."""
+        return lock_file(self.out / COMPLETION_LOCK, wait=share is None, remove=True)
+
+    def find_reasons(self, workers: int) -> None:
+        """Apply the rules to all groups. The workers search a large group together."""
         large = {
             name for name, parts in self.groups.items() if sum(part.size() for part in parts) > source_parts.SLICE_BYTES
         }
-        rules = {name: self._rules_job(name, workers if name in large else 1) for name in self.groups}
-        stages = [
-            Stage("scan", [job for part in self.parts for job in self._scan_jobs(part)], is_shared=True),
-            Stage("apply rules", [job for name, job in rules.items() if name not in large]),
-            Stage("apply rules", [rules[name] for name in sorted(large)], has_workers=True),
-        ]
-        if self.rules.against and self.index_folder:
-            build = partial(build_index, self.rules.against, self.index_folder)
-            stages.insert(0, Stage("benchmarks", [StageJob("index", build, self.index_folder)]))
-        return stages
+        run_jobs("apply rules", [self._rules_job(name) for name in self.groups if name not in large], workers)
+        for name in sorted(large):  # one after the other: each starts its own workers
+            self._rules_job(name, workers).run()
 
-    def _scan_jobs(self, part: CorpusPart) -> list[StageJob]:
-        folders = self.scan_folders(part)
-        return [
-            StageJob(
-                slice_name(part, number),
-                partial(scan_slice, part, number, self.rules, folder, self.plans, self.index_folder),
-                folder,
-            )
-            for number, folder in enumerate(folders)
-        ]
-
-    def _rules_job(self, group: str, workers: int) -> StageJob:
+    def _rules_job(self, group: str, workers: int = 1) -> Job:
         parts, folder = self.groups[group], self.reasons_folder(group)
         scans = [self.scan_folders(part) for part in parts]
         options: dict[str, Any] = {"rules": self.rules, "drop": self.drop, "plans": self.plans}
         options |= {"index_folder": self.index_folder, "workers": workers}
-        return StageJob(group, partial(apply_rules, parts, scans, folder, **options), folder)
+        return Job(group, partial(apply_rules, parts, scans, folder, **options))
 
     def reasons(self, part: CorpusPart) -> np.ndarray:
         """Return the bits of the reasons against every row."""
