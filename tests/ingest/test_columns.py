@@ -6,7 +6,8 @@ import pytest
 
 from crossling.core.errors import BadInput
 from crossling.corpora.text_files import SkipReason
-from crossling.ingest.columns import ColumnChoice, LanguageRequest, choose_columns, select_cells
+from crossling.ingest import columns
+from crossling.ingest.columns import ColumnChoice, LanguageRequest, choose_columns, select_cells, take_rows
 
 DATA = [["1", "one", "moja", "x"], ["2", "two", "mbili", ""]]
 PAIR = LanguageRequest(("en", "sw"))
@@ -77,3 +78,11 @@ def test_rows_of_another_shape_are_skipped() -> None:
     wrong = SkipReason.WRONG_COLUMNS
     assert selected == [SkipReason.HEADER, ["a", "b"], wrong, ["a", "b"], wrong, SkipReason.BLANK_ROW]
     assert [*select_cells(iter([["1", "a"]]), choice, pad=True)] == [["a", ""]]
+
+
+def test_the_sample_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [["en", "sw"], ["", " "], ["x" * 60, "y" * 60], ["one", "moja"]]
+    monkeypatch.setattr(columns, "MAX_SAMPLE_SIZE", 100)
+    sample, every = take_rows(iter(rows))
+    assert sample == [rows[0], rows[2]]
+    assert list(every) == [rows[0], [], rows[2], rows[3]]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from crossling.core.errors import BadInput
 from crossling.ingest import office
+from crossling.ingest.columns import take_rows
 from crossling.ingest.office import read_document, read_workbook
 
 from .office_files import WORD, archive, docx, paragraph, xlsx
@@ -73,6 +75,32 @@ def test_a_part_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(office, "MAX_SHARED_CHARACTERS", 10)
     with pytest.raises(BadInput, match="Save its sheets as CSV"):
         list(read_workbook(write(tmp_path, "a.xlsx", xlsx({"s": [["long enough", "b"]]}))))
+
+
+def test_too_many_empty_strings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(
+        tmp_path, "a.xlsx", archive({"xl/workbook.xml": "<a/>", "xl/sharedStrings.xml": f"<a>{'<si/>' * 9}</a>"})
+    )
+    monkeypatch.setattr(office, "MAX_SHARED_STRINGS", 8)
+    with pytest.raises(BadInput, match="Save its sheets as CSV"):
+        list(read_workbook(file))
+
+
+@pytest.mark.parametrize("value", ["", "<v>1</v>"])
+def test_rows_with_one_cell_in_the_last_column_need_little_memory(tmp_path: Path, value: str) -> None:
+    parts = {
+        "xl/workbook.xml": '<workbook><sheets><sheet name="s" id="1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": '<a><Relationship Id="1" Target="worksheets/a.xml"/></a>',
+        "xl/worksheets/a.xml": "<a>" + f'<row><c r="XFD1" s="1">{value}</c></row>' * 800 + "</a>",
+    }
+    file = write(tmp_path, "a.xlsx", archive(parts))
+    tracemalloc.start()
+    try:
+        [(_, rows)] = ((name, take_rows(rows)[1]) for name, rows in read_workbook(file))
+        assert sum(1 for _ in rows) == 800
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from crossling.ingest.language_hints import guess_header, header_role, match_hea
 
 SAMPLE_ROWS = 100  # that decide the columns
 MAX_SAMPLE = 100_000  # rows to search them in: paragraphs may precede the table of a document
+MAX_SAMPLE_SIZE = 1 << 22  # cells and characters of the sample, which is in memory
 # Codes of languages that are also headers of numbers: identifier, number.
 AMBIGUOUS_HEADERS = {"id", "no", "nr"}
 
@@ -43,14 +44,20 @@ class ColumnChoice:
 
 
 def take_rows(rows: Iterator[Cells | SkipReason]) -> tuple[list[Cells], Iterator[Cells | SkipReason]]:
-    """Return the first rows that are not blank, and an iterator of all rows."""
+    """Return the first rows that are not blank, and an iterator of all rows. Blank rows lose their cells."""
     taken: list[Cells | SkipReason] = []
     sample: list[Cells] = []
+    size = 0
     for row in islice(rows, MAX_SAMPLE):
-        taken.append(row)
-        if isinstance(row, list) and any(map(str.strip, row)):
+        if isinstance(row, SkipReason):
+            taken.append(row)
+        elif any(map(str.strip, row)):
+            taken.append(row)
             sample.append(row)
-        if len(sample) == SAMPLE_ROWS:
+            size += len(row) + sum(map(len, row))
+        else:
+            taken.append([])
+        if len(sample) == SAMPLE_ROWS or size > MAX_SAMPLE_SIZE:
             break
     return sample, chain(taken, rows)
 

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Generic, NoReturn, TypeVar
 from xml.parsers import expat
 
 from crossling.core.errors import BadInput
@@ -21,6 +21,7 @@ from crossling.ingest.delimited import Cells
 
 MAX_PART_BYTES = 1 << 32  # decompressed, of one part of the archive
 MAX_SHARED_CHARACTERS = 1 << 28  # texts of a workbook, which are in memory while it is read
+MAX_SHARED_STRINGS = 1 << 22  # four columns of texts, each as long as Excel allows
 MAX_ITEM_BYTES = 1 << 26  # of one paragraph or row, which is in memory as a whole
 MAX_DEPTH = 256  # of nested tags
 MAX_TAG_BYTES = 1 << 20
@@ -28,12 +29,14 @@ MAX_COLUMNS = 1 << 14  # as in Excel
 WORD_PARTS = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
 WORKBOOK, SHARED_STRINGS = "xl/workbook.xml", "xl/sharedStrings.xml"
 
+Item = TypeVar("Item")
 
-class _PartHandler:
+
+class _PartHandler(Generic[Item]):
     """Handles the tags of one part, by local names, and collects finished items in `done`."""
 
     def __init__(self) -> None:
-        self.done: list[str | Cells] = []
+        self.done: list[Item] = []
         self.tags: list[str] = []
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -69,8 +72,7 @@ def read_workbook(file: Path) -> Iterator[tuple[str, Iterator[Cells]]]:
     with _open_archive(file, WORKBOOK) as archive:
         strings = _read_shared_strings(archive, file)
         for name, part in _sheet_parts(archive, file):
-            rows = _parse_part(archive, part, file, _SheetHandler(strings))
-            yield name, (row for row in rows if isinstance(row, list))
+            yield name, map(_fill_gaps, _parse_part(archive, part, file, _SheetHandler(strings)))
 
 
 # ---- archives ------------------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ def _readable_errors(file: Path) -> Iterator[None]:
         raise BadInput(f"{file}: cannot be read ({error.strerror or error}). Check the file.") from None
 
 
-def _parse_part(archive: zipfile.ZipFile, part: str, file: Path, handler: _PartHandler) -> Iterator[str | Cells]:
+def _parse_part(archive: zipfile.ZipFile, part: str, file: Path, handler: _PartHandler[Item]) -> Iterator[Item]:
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
 
@@ -145,7 +147,7 @@ _NOT_TEXT = {"moveFrom", "Fallback"}  # text that is also elsewhere
 _CHARACTERS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 
-class _DocumentHandler(_PartHandler):
+class _DocumentHandler(_PartHandler[str | Cells]):
     def __init__(self) -> None:
         super().__init__()
         self.paragraphs: list[list[str]] = []  # One may be inside of another, in a text frame.
@@ -192,7 +194,7 @@ class _DocumentHandler(_PartHandler):
 # ---- Excel ---------------------------------------------------------------------------------------------------
 
 
-class _StringsHandler(_PartHandler):
+class _StringsHandler(_PartHandler[str]):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
@@ -213,7 +215,9 @@ class _StringsHandler(_PartHandler):
             self.parts.append(data)
 
 
-class _SheetHandler(_PartHandler):
+class _SheetHandler(_PartHandler[dict[int, str]]):
+    """Collects the filled cells of every row, by column: as a list, a row of one cell could have 16,384 items."""
+
     def __init__(self, strings: list[str]) -> None:
         super().__init__()
         self.strings = strings
@@ -230,9 +234,11 @@ class _SheetHandler(_PartHandler):
 
     def end(self, tag: str) -> None:
         if tag == "c" and 0 <= self.column < MAX_COLUMNS:
-            self.cells[self.column] = self._cell("".join(self.value))
+            text = self._cell("".join(self.value))
+            if text.strip():
+                self.cells[self.column] = text
         elif tag == "row":
-            self.done.append([self.cells.get(column, "") for column in range(max(self.cells, default=-1) + 1)])
+            self.done.append(self.cells)
 
     def text(self, data: str) -> None:
         if self.tags[-1:] == ["v"] or (self.tags[-1:] == ["t"] and "is" in self.tags and "rPh" not in self.tags):
@@ -244,6 +250,14 @@ class _SheetHandler(_PartHandler):
         if self.kind != "s":
             return value
         return self.strings[int(value)] if value.isdecimal() and int(value) < len(self.strings) else ""
+
+
+def _fill_gaps(cells: dict[int, str]) -> Cells:
+    """Return the cells of a row up to the last one that is filled."""
+    row = [""] * (max(cells, default=-1) + 1)
+    for column, text in cells.items():
+        row[column] = text
+    return row
 
 
 def _column_number(reference: str, following: int) -> int:
@@ -262,14 +276,14 @@ def _read_shared_strings(archive: zipfile.ZipFile, file: Path) -> list[str]:
     size = 0
     if SHARED_STRINGS in archive.namelist():
         for text in _parse_part(archive, SHARED_STRINGS, file, _StringsHandler()):
-            strings.append(str(text))
+            strings.append(text)
             size += len(text)
-            if size > MAX_SHARED_CHARACTERS:
+            if size > MAX_SHARED_CHARACTERS or len(strings) > MAX_SHARED_STRINGS:
                 raise BadInput(f"{file}: more text than one workbook may have. Save its sheets as CSV.")
     return strings
 
 
-class _ListHandler(_PartHandler):
+class _ListHandler(_PartHandler[Cells]):
     """Collects attributes of all tags of one name."""
 
     def __init__(self, tag: str, keys: Callable[[dict[str, str]], Cells]) -> None:
