@@ -40,6 +40,30 @@ def test_tables_with_and_without_a_header(tmp_path: Path) -> None:
     assert pairs.train[0] == ClassificationExample("0", ("one", "two"), "yes")
 
 
+def test_a_row_that_seems_to_be_a_header_is_refused(tmp_path: Path) -> None:
+    rows = [f"text {number},{COLOURS[number % 2]}" for number in range(20)]
+    file = write(tmp_path, "a.csv", "\n".join(["sentence,colour", *rows]))
+    with pytest.raises(
+        BadInput, match=r"seems to be a header: its label 'colour' occurs once.*columns=sentence,colour"
+    ):
+        read_own_data(OwnLabels("classification", file))
+    named = read_own_data(OwnLabels("classification", file, columns=("sentence", "colour")))
+    file = write(tmp_path, "a.csv", "\n".join(["text,label", "sentence,colour", "sentence,colour", *rows]))
+    assert (named.dataset.labels, named.columns) == (("blue", "red"), ("sentence",))
+    assert read_own_data(OwnLabels("classification", file)).dataset.labels == ("blue", "colour", "red")
+
+
+@pytest.mark.parametrize("columns", [(), (1, 2), ("sentence", "Topic")])
+def test_common_names_of_labels_are_headers(tmp_path: Path, columns: tuple[str | int, ...]) -> None:
+    rows = [f"text {number},{'yn'[number % 2]}" for number in range(20)]
+    data = read_own_data(
+        OwnLabels("classification", write(tmp_path, "a.csv", "\n".join(["sentence,Topic", *rows])), columns=columns)
+    )
+    assert (data.dataset.labels, data.columns, len(data.train)) == (("n", "y"), ("sentence",), 18)
+    data = read_own_data(OwnLabels("classification", write(tmp_path, "a.csv", "\n".join(rows))))
+    assert (len(data.train), data.columns) == (18, ())  # the label y of the first row is no header
+
+
 def test_words_with_tags(tmp_path: Path) -> None:
     file = write(tmp_path, "train.conll", "-DOCSTART- -X- O\n\nAda NNP B-PER\nsleeps VB O\n\n\nred\tB-COL\n")
     data = read_own_data(OwnLabels("tagging", file, file))
@@ -79,7 +103,7 @@ def test_bad_files_are_refused(tmp_path: Path, kind: str, text: str, columns: st
 def test_a_model_learns_own_labels_and_predicts_them(tmp_path: Path) -> None:
     model, out = model_folder(tmp_path / "model"), tmp_path / "tuned"
     rows = [f"the {COLOURS[number % 3]} dog\tis-{COLOURS[number % 3]}\n" for number in range(60)]
-    train = write(tmp_path, "train.tsv", "".join(rows))
+    train = write(tmp_path, "train.tsv", "".join(["sentence\ttopic\n", *rows]))
     options = ["--type", "classification", "--train", str(train), "--language", "swh", "-o", str(out)]
     settings = [word for each in ("steps=60", "batch=16", "lr=3e-3", "length=16") for word in ("--set", each)]
     run = CliRunner()
@@ -94,6 +118,7 @@ def test_a_model_learns_own_labels_and_predicts_them(tmp_path: Path) -> None:
     assert row["value"] == 100.0
     texts = write(tmp_path, "new.txt", "the blue dog\nthe green dog\n")
     assert [each["prediction"] for each in predict(out, texts)] == ["is-blue", "is-green"]  # type: ignore[index]
+    assert [each["texts"] for each in predict(out, train)][:2] == [["the red dog"], ["the blue dog"]]  # type: ignore[index]
 
 
 def test_options_of_benchmarks_are_refused(tmp_path: Path) -> None:

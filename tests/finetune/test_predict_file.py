@@ -22,9 +22,9 @@ from .tiny_tasks import make_model, make_tokenizer
 LABELS = ("no", "yes", "maybe")
 
 
-def make_tuned(head_type: HeadType, plug_in: bool = False) -> TunedModel:
+def make_tuned(head_type: HeadType, plug_in: bool = False, columns: tuple[str, ...] = ()) -> TunedModel:
     labels = () if head_type in ("regression", "qa") else LABELS
-    config = TaskConfig(head_type=head_type, labels=labels, length=24, plug_in=plug_in)
+    config = TaskConfig(head_type=head_type, labels=labels, length=24, plug_in=plug_in, columns=columns)
     model = add_head(make_model(), config, name="tiny", seed=1)
     with torch.no_grad():
         for weight in model.parameters():
@@ -80,6 +80,21 @@ def test_texts_and_pairs_are_classified(tmp_path: Path) -> None:
     assert isinstance(single, list)
     assert (single[0]["prediction"], single[0]["score"]) == (label, pytest.approx(score))
     assert predict(tuned, tmp_path / "a.csv", columns=[2, 3])[0]["texts"] == ["first", "second"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        ("sentence\nred bird\n", []),
+        ("id,sentence,topic\n1,red bird,a\n", []),
+        ("sentence,topic\nred bird,a\n", [1]),
+        ("red bird\n", []),
+    ],
+)
+def test_a_header_with_the_trained_columns_is_no_example(tmp_path: Path, content: str, columns: list[int]) -> None:
+    tuned = make_tuned("classification", columns=("sentence",))
+    [row] = predict(tuned, write(tmp_path, "a.csv", content), columns=columns)
+    assert row["texts"] == ["red bird"]  # type: ignore[index]
 
 
 def test_the_score_is_the_probability_of_the_class() -> None:

@@ -139,6 +139,7 @@ class FinetuneRun(ModelTraining[TunedInfo, FinetuneSettings]):
             n_best=settings.n_best,
             has_unanswerable=data.has_unanswerable,
             plug_in=data.plug_in,
+            columns=data.columns,
         )
         return TunedInfo(
             task=data.dataset.name,

@@ -27,11 +27,12 @@ from crossling.corpora.languages import canonical_code
 from crossling.finetune.finetune_scoring import score_predictions
 from crossling.finetune.finetune_settings import finetune_grid, format_overrides
 from crossling.finetune.finetune_training import FinetuneRun, selection_score
-from crossling.finetune.own_tables import read_cells
+from crossling.finetune.own_tables import read_labelled, refuse_header
 from crossling.finetune.supervised_training import train_seeds
 from crossling.finetune.training_data import Setting, TrainingData
 from crossling.finetune.tuned_model import TunedInfo, TunedModel
 from crossling.inference.load import load
+from crossling.ingest.delimited import Cells
 from crossling.ingest.language_hints import read_name
 from crossling.tasks.dataset import BenchmarkDataset, TaskType, is_trainable
 from crossling.tasks.examples import ClassificationExample, Example, TaggingExample, get_gold
@@ -102,8 +103,13 @@ def read_own_data(own: OwnLabels) -> TrainingData:
     if kind not in OWN_TYPES:
         raise BadInput(f"type={kind}: no such type{suggestion(kind, OWN_TYPES)}")
     task_type, metrics, hyperparameters = OWN_TYPES[kind]
-    examples = [example for example in _read_examples(kind, train, columns) if is_trainable(example)]
-    dev_examples = _read_examples(kind, dev, columns) if dev is not None else examples[HELD_OUT - 1 :: HELD_OUT]
+    header, examples = _read_examples(kind, train, columns)
+    if not header:
+        refuse_header(
+            train, [[*each.texts, str(each.label)] for each in examples if isinstance(each, ClassificationExample)]
+        )
+    examples = [example for example in examples if is_trainable(example)]
+    dev_examples = _read_examples(kind, dev, columns)[1] if dev is not None else examples[HELD_OUT - 1 :: HELD_OUT]
     if dev is None:
         examples = [example for row, example in enumerate(examples) if row % HELD_OUT != HELD_OUT - 1]
     if not examples or not dev_examples:
@@ -124,7 +130,12 @@ def read_own_data(own: OwnLabels) -> TrainingData:
         labels=labels,
     )
     return TrainingData(
-        dataset=dataset, trained_on=train.name, source_language=code, train=examples, dev={code: dev_examples}
+        dataset=dataset,
+        trained_on=train.name,
+        source_language=code,
+        train=examples,
+        dev={code: dev_examples},
+        columns=tuple(header[:-1]),
     )
 
 
@@ -144,7 +155,8 @@ def _labels(examples: Sequence[Example]) -> tuple[str, ...]:
     return tuple(sorted(labels))
 
 
-def _read_examples(kind: str, file: Path, columns: Sequence[str | int]) -> list[Example]:
+def _read_examples(kind: str, file: Path, columns: Sequence[str | int]) -> tuple[Cells, list[Example]]:
+    """Return the header of a table, empty if there is none, and the examples."""
     if not file.is_file():
         raise BadInput(f"{file}: no such file. Give a file of labelled examples.")
     if kind in ("tagging", "qa") and columns:
@@ -153,17 +165,18 @@ def _read_examples(kind: str, file: Path, columns: Sequence[str | int]) -> list[
         questions = read_squad(file, ())
         if any(get_gold(question) is None for question in questions):
             raise BadInput(f"{file}: questions without answers. Add the answers, or set is_impossible.")
-        return [*questions]
+        return [], [*questions]
     if kind == "tagging":
-        return [*(read_conllu(file, ()) if file.suffix == ".conllu" else _read_tagged(file))]
+        return [], [*(read_conllu(file, ()) if file.suffix == ".conllu" else _read_tagged(file))]
     width = 3 if kind == "pair-classification" else 2
     examples: list[Example] = []
-    for row, cells in enumerate(read_cells(file, columns, width)):
+    header, rows = read_labelled(file, columns, width)
+    for row, cells in enumerate(rows):
         if len(cells) != width or not cells[-1]:
             problem = "no label" if len(cells) == width else f"{len(cells)} columns, expected {width}"
             raise BadInput(f"{file}: example {row + 1}: {problem}. Give the text columns, then the label.")
         examples.append(ClassificationExample(str(row), tuple(cells[:-1]), cells[-1]))
-    return examples
+    return header, examples
 
 
 def _read_tagged(file: Path) -> list[TaggingExample]:

@@ -23,7 +23,8 @@ from crossling.core.files import atomic_file
 from crossling.core.locks import output_lock
 from crossling.core.progress import count_truncations
 from crossling.corpora.text_files import COMPRESSION_SUFFIX, SkipReason, clean_line
-from crossling.finetune.own_tables import read_cells, usable_line
+from crossling.finetune.own_tables import read_texts, usable_line
+from crossling.finetune.task_type import TaskConfig
 from crossling.finetune.tuned_model import TunedModel
 from crossling.ingest.delimited import Cells
 from crossling.ingest.encodings import decoded_lines, detect_encoding
@@ -48,7 +49,8 @@ def predict(
     Args:
         model: Fine-tuned model, or its folder.
         file: CoNLL columns or sentences for tagging, texts for classification, questions with contexts for QA.
-        columns: Names or numbers (from 1) of the columns of texts. [default: all, at most two]
+        columns: Names or numbers (from 1) of the columns of texts. [default: those of
+            the training file if the header has them, else all, at most two]
         language: Use the model of this language, if the folder has one.
         out: File to write: JSON Lines if it ends in `.jsonl`, else CoNLL or TSV. [default: return the rows]
 
@@ -79,7 +81,7 @@ def predict_rows(tuned: TunedModel, file: Path, columns: Sequence[str | int] = (
     if config.plug_in or config.head_type == "choice":
         kind = "plug-in cross-attention" if config.plug_in else "multiple choice"
         raise BadInput(f"{file}: a model with {kind} needs a data set. Score it with crossling evaluate.")
-    examples = _read_examples(file, config.head_type, columns)
+    examples = _read_examples(file, config, columns)
     number = 0
     with count_truncations(file.name):
         while window := list(islice(examples, WINDOW)):
@@ -110,18 +112,18 @@ def _make_row(example: Example, prediction: Any, score: Any) -> Row:
 # ---- reading -------------------------------------------------------------------------------------------------
 
 
-def _read_examples(file: Path, head_type: str, columns: Sequence[str | int]) -> Iterator[Example]:
+def _read_examples(file: Path, config: TaskConfig, columns: Sequence[str | int]) -> Iterator[Example]:
     if not file.is_file():
         raise BadInput(f"{file}: no such file. Check the name.")
-    if head_type == "tagging":
+    if config.head_type == "tagging":
         ending = COMPRESSION_SUFFIX.sub("", file.name).rpartition(".")[2].lower()
         lines = decoded_lines(file, detect_encoding(file))
         if columns:
             raise BadInput(f"columns={','.join(map(str, columns))}: a tagger reads words. Omit them.")
         sentences = _split_text(lines, file) if ending == "txt" else _split_columns(lines, file, ending)
         return (TaggingExample(str(row), words, None) for row, words in enumerate(sentences))
-    rows = read_cells(file, columns, 2)
-    if head_type == "qa":
+    rows = read_texts(file, columns, config.columns)
+    if config.head_type == "qa":
         return (_question(str(number), cells, file) for number, cells in enumerate(rows))
     return (ClassificationExample(str(number), tuple(cells), None) for number, cells in enumerate(rows))
 

@@ -41,6 +41,7 @@ class TaskConfig:
         n_best: Number of start and end positions that are considered (QA).
         has_unanswerable: Some questions have no answer (QA, as in SQuAD 2.0).
         plug_in: Every example is read with its translation (VECO).
+        columns: Names of the columns of texts in the training file, if it was a table with a header.
     """
 
     head_type: HeadType
@@ -52,6 +53,7 @@ class TaskConfig:
     n_best: int = 20
     has_unanswerable: bool = False
     plug_in: bool = False
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class TrainingData:
     dev: dict[str, list[Example]]  # by language, the source language first
     train_translations: list[Example] | None = None  # of each training example, with plug-in
     dev_translations: dict[str, list[Example]] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()  # names of the columns of texts, if the training file is a table with a header
 
     @property
     def plug_in(self) -> bool:

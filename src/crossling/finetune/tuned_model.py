@@ -209,8 +209,9 @@ class TunedInfo:
 
 
 def _parse_info(stored: dict[str, Any]) -> TunedInfo:
-    config = stored["config"] | {"labels": tuple(stored["config"]["labels"])}
-    return TunedInfo(**stored | {"config": TaskConfig(**config)})
+    config = stored["config"]
+    lists = {"labels": tuple(config["labels"]), "columns": tuple(config.get("columns", ()))}
+    return TunedInfo(**stored | {"config": TaskConfig(**config | lists)})
 
 
 TUNED_INFO = InfoFile("tuned.json", 2, _parse_info, "crossling finetune")
