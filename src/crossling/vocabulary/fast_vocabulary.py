@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import xxhash
 
 from crossling.core.errors import BadInput, first_line
@@ -23,7 +21,6 @@ from crossling.core.files import atomic_folder, write_json
 from crossling.core.hub import quiet_transformers
 from crossling.vocabulary.special_tokens import SpecialTokens
 from crossling.vocabulary.vocabulary import (
-    LINES_AT_ONCE,
     REPORT,
     VOCABULARY_FORMAT,
     check_vocabulary_folder,
@@ -153,24 +150,6 @@ class FastVocabulary:
             'the white house'
         """
         return str(self.tokenizer().decode(list(ids)))
-
-    def count_tokens(self, lines: Iterable[str]) -> np.ndarray:
-        """Count how often each id occurs in the lines.
-
-        Args:
-            lines: Lines of text, read once.
-
-        Returns:
-            The counts by id.
-
-        Example:
-            >>> vocabulary.count_tokens(["the white house"]).sum()
-        """
-        counts = np.zeros(self.size, dtype=np.int64)
-        lines = iter(lines)
-        while batch := list(islice(lines, LINES_AT_ONCE)):
-            counts += np.bincount(list(chain.from_iterable(self.encode(batch))), minlength=self.size)
-        return counts
 
     def save(self, folder: str | os.PathLike[str], report: Mapping[str, Any] | None = None) -> Path:
         """Write a vocabulary folder. It replaces an earlier vocabulary, and nothing else.
