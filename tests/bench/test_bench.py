@@ -76,7 +76,7 @@ def test_benchmark_yields_its_rows(name: str) -> None:
 
 def test_every_benchmark_is_tested() -> None:
     assert [*BENCHES] == [*research_commands.BENCHES]
-    assert {*BENCHES} == {*ROWS, "data", "bundled", "start-up"}
+    assert {*BENCHES} == {*ROWS, "data", "bundled", "start-up", "runs-at-once"}
 
 
 @pytest.mark.parametrize(("name", "nearest"), [("stp", "step"), ("atention", "attention"), ("grow", "growth")])

@@ -11,6 +11,7 @@ from crossling.bench.bench_attention import attention_rows, head_rows
 from crossling.bench.bench_bundled import bundled_rows
 from crossling.bench.bench_data import data_rows
 from crossling.bench.bench_encode import encode_rows, evaluate_rows
+from crossling.bench.bench_runs import concurrent_run_rows
 from crossling.bench.bench_start import start_rows
 from crossling.bench.bench_step import fp8_rows, growth_rows, recipe_rows, short_step_rows, step_rows
 from crossling.bench.workload import BenchRow, BenchSetup
@@ -30,6 +31,7 @@ BENCHES: dict[str, Callable[[BenchSetup], Iterator[BenchRow]]] = {
     "bundled": bundled_rows,
     "growth": growth_rows,
     "start-up": start_rows,
+    "runs-at-once": concurrent_run_rows,
 }
 
 

@@ -1,6 +1,6 @@
 """Seconds from a command to its first result: an alignment, an error message, the first optimizer step.
 
-`pretrain` starts with an empty and with a filled compilation cache, alone and as two processes at once.
+`pretrain` starts with an empty and with a filled compilation cache, and as two processes at once with an empty one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from crossling.vocabulary.build_vocabulary import vocab
 
 VOCABULARY_SIZE = 500
 SENTENCES = 300  # of the corpus: two steps repeat them, which changes no time
-TIMES = 5  # runs of `align`; the median counts
+TIMES = 3  # runs of `align`; the median counts
 LIMIT = 150.0  # seconds of one command
 PARTS = re.compile(r"\(([\d.]+) s before training, ([\d.]+) s loading data, ([\d.]+) s in the step")
 # Small process between: the memory of a process that starts another would count as that of the other.
@@ -121,19 +121,18 @@ def _first_step_rows(here: Path, at: BenchSetup) -> Iterator[BenchRow]:
     if not at.on_gpu:
         shape = [f"model.{name}={getattr(at.shape, name)}" for name in CPU_SHAPE]
         command += [word for setting in (*CPU_STEP, *shape) for word in ("--set", setting)]
-    for number in (1, 2):
-        for cache in ("cold", "warm"):
-            name = f"{'one process' if number == 1 else 'two at once'}, {cache} cache"
-            starts = at.try_measure(name, _start_together, command, here, number, cache)
-            if starts is None:
-                return
-            seconds = max(start.seconds for start in starts)
-            yield BenchRow(f"first step, {name}", seconds, None, "s")
-            cpu_seconds = sum(start.cpu_seconds for start in starts)
-            yield BenchRow(f"CPU time, {name}", cpu_seconds, None, "s")
-            if number == 1 and (parts := PARTS.search(starts[0].line)):
-                for part, value in zip(("before training", "loading data", "in the step"), parts.groups(), strict=True):
-                    yield BenchRow(f"{part}, {name}", float(value), None, "s")
+    for number, cache in ((1, "cold"), (1, "warm"), (2, "cold")):
+        name = f"{'one process' if number == 1 else 'two at once'}, {cache} cache"
+        starts = at.try_measure(name, _start_together, command, here, number, cache)
+        if starts is None:
+            return
+        seconds = max(start.seconds for start in starts)
+        yield BenchRow(f"first step, {name}", seconds, None, "s")
+        cpu_seconds = sum(start.cpu_seconds for start in starts)
+        yield BenchRow(f"CPU time, {name}", cpu_seconds, None, "s")
+        if number == 1 and (parts := PARTS.search(starts[0].line)):
+            for part, value in zip(("before training", "loading data", "in the step"), parts.groups(), strict=True):
+                yield BenchRow(f"{part}, {name}", float(value), None, "s")
 
 
 def _start_together(command: Sequence[str | Path], here: Path, number: int, cache: str) -> list[CommandStart]:

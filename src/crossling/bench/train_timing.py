@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from crossling.bench.workload import BenchSetup, Measurement
 from crossling.data.batches import StepWork
 from crossling.data.shards import SHARD_FORMAT, Shards, TokenizedBitext, TokenizedSentences
 from crossling.recipes.network import ObjectiveLoad, build_meta_network, build_network, flops_per_token, make_batches
-from crossling.recipes.pretrain import configure_network
+from crossling.recipes.pretrain import configure_network, default_workers
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.sampling_preview import preview_loads, preview_pairs, preview_text
 from crossling.train.parallel import ParallelNetwork
@@ -128,10 +127,7 @@ def measure_speed(recipe: Recipe, at: BenchSetup) -> Measurement:
     host = _host_seconds(steps, at) / timing.seconds if at.on_gpu else None
     tokens = sum(work.tokens for work in works) / timing.seconds
     mfu = tokens * step_flops(recipe, at) / at.matmul
-    path = f"{at.path}, compiled" if training.compiled else at.path
-    if training.train_step.graphs is not None:
-        path += ", CUDA graphs" if training.train_step.graphs.enabled else ", graphs failed"
-    return Measurement(tokens, "tokens/s", timing.peak_gib, mfu, path=path, host=host)
+    return Measurement(tokens, "tokens/s", timing.peak_gib, mfu, path=training.path, host=host)
 
 
 def _host_seconds(steps: Callable[[], None], at: BenchSetup) -> float:
@@ -148,19 +144,8 @@ def _host_seconds(steps: Callable[[], None], at: BenchSetup) -> float:
 def loader_wait(recipe: Recipe, at: BenchSetup, steps: int) -> float:
     """Return the percentage of step time spent waiting for the loader."""
     training = TrainingLoop(recipe, at)
-    workers = max(1, min(12, (os.cpu_count() or 1) - 2)) if at.on_gpu else 0  # as in pretrain
-    loader = DataLoader(
-        training.batches,
-        sampler=range(at.warmup + steps),
-        batch_size=None,
-        num_workers=workers,
-        prefetch_factor=4 if workers else None,
-        pin_memory=at.on_gpu,
-    )
+    ready = training.load(at.warmup + steps)
     waited = start = 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about machines with fewer cores
-        ready = iter(loader)
     for number in range(at.warmup + steps):
         if number == at.warmup:
             waited, start = 0.0, time.perf_counter()
@@ -189,7 +174,7 @@ class TrainingLoop:
 
     def __init__(self, recipe: Recipe, at: BenchSetup) -> None:
         recipe.check()
-        self.shards = RandomShards.of(at.vocabulary, at.length)
+        self.at, self.shards = at, RandomShards.of(at.vocabulary, at.length)
         uses_graphs = recipe.cuda_graphs and at.on_gpu
         self.batches = make_batches(recipe, self.shards, has_bucketed_shapes=uses_graphs)
         with torch.device(at.device):  # initialization is much faster there
@@ -211,6 +196,29 @@ class TrainingLoop:
     def compiled(self) -> bool:
         """Return whether parts of the network are compiled."""
         return any(module._compiled_call_impl is not None for module in self.train_step.network.net.modules())
+
+    @property
+    def path(self) -> str:
+        """Return the code path of the step."""
+        path = f"{self.at.path}, compiled" if self.compiled else self.at.path
+        if self.train_step.graphs is not None:
+            path += ", CUDA graphs" if self.train_step.graphs.enabled else ", graphs failed"
+        return path
+
+    def load(self, steps: int) -> Iterator[StepWork]:
+        """Load the batches of the first steps, with the loader processes of a run."""
+        workers = default_workers(self.at.device)
+        loader = DataLoader(
+            self.batches,
+            sampler=range(steps),
+            batch_size=None,
+            num_workers=workers,
+            prefetch_factor=4 if workers else None,
+            pin_memory=self.at.on_gpu,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about machines with fewer cores
+            return iter(loader)
 
     def step(self, work: StepWork) -> None:
         """Run the first step again: its learning rate is close to 0."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Names of crossling.bench.BENCHES, whose import takes seconds.
 BENCHES = (
     *("step", "short-steps", "fp8", "recipes", "attention", "head"),
-    *("data", "encode", "evaluate", "bundled", "growth", "start-up"),
+    *("data", "encode", "evaluate", "bundled", "growth", "start-up", "runs-at-once"),
 )
 
 

@@ -106,7 +106,7 @@ def pretrain(
         freeze_steps=freeze_steps,
     )
     with process_group() as device, lock_run_output(out):
-        workers = _default_workers(device) if workers is None else workers
+        workers = default_workers(device) if workers is None else workers
         return _train(
             recipe,
             shards,
@@ -246,7 +246,7 @@ def _summarize(cost: TrainingCost) -> str:
     return ", ".join([f"{format_count(cost.tokens)} tokens in {' and '.join(times)}", flops, *mfu])
 
 
-def _default_workers(device: torch.device) -> int:
+def default_workers(device: torch.device) -> int:
     """Return the data loader processes of one training process."""
     if device.type == "cpu":
         return 0  # they would compete with the network for cores
