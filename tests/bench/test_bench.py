@@ -28,7 +28,7 @@ ROWS = {
         *("xlm_e, batch", "xlm_e, packed bitext, batch 4", "xlm_e, gradient checkpointing, batch 4"),
         *("xlm_e, text and bitext, batch 4", "waiting for the loader, batch"),
     ],
-    "short-steps": ["xlm_e, batch 4", "xlm_e, batch 8", "rosetta, batch 4"],
+    "step-sizes": ["xlm_e, batch 4", "xlm_e, batch 8", "rosetta, batch 4"],
     "fp8": ["xlm_e, fp8, batch 4", "xlm_e, fp8, batch 8"],
     "recipes": ["infoxlm (MLM, TLM, XLCo), batch 4", "veco (CA-MLM, TLM), batch 4", "xlm_r (MLM), batch 4"],
     "attention": [

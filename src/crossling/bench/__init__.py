@@ -13,14 +13,14 @@ from crossling.bench.bench_data import data_rows
 from crossling.bench.bench_encode import encode_rows, evaluate_rows
 from crossling.bench.bench_runs import concurrent_run_rows
 from crossling.bench.bench_start import start_rows
-from crossling.bench.bench_step import fp8_rows, growth_rows, recipe_rows, short_step_rows, step_rows
+from crossling.bench.bench_step import fp8_rows, growth_rows, recipe_rows, step_rows, step_size_rows
 from crossling.bench.workload import BenchRow, BenchSetup
 from crossling.core.errors import BadInput, Failed, suggestion
 from crossling.core.hardware import cpu_name
 
 BENCHES: dict[str, Callable[[BenchSetup], Iterator[BenchRow]]] = {
     "step": step_rows,
-    "short-steps": short_step_rows,
+    "step-sizes": step_size_rows,
     "fp8": fp8_rows,
     "recipes": recipe_rows,
     "attention": attention_rows,

@@ -14,7 +14,7 @@ from threading import Barrier, BrokenBarrierError
 
 import torch
 
-from crossling.bench.bench_step import SHORT_STEPS, text_recipe
+from crossling.bench.bench_step import STEP_SIZES, text_recipe
 from crossling.bench.train_timing import TrainingLoop, scale_recipe
 from crossling.bench.workload import BenchRow, BenchSetup, Measurement, compare, throughput
 from crossling.recipes.recipe import Recipe
@@ -28,7 +28,7 @@ LIMIT = 200.0  # seconds that a process waits for the others
 
 def concurrent_run_rows(at: BenchSetup) -> Iterator[BenchRow]:
     own = replace(BenchSetup.of("small"), failed=at.failed) if at.on_gpu else at
-    batch = SHORT_STEPS["small"][0] if at.on_gpu else at.batches[0]
+    batch = STEP_SIZES["small"][0] if at.on_gpu else at.batches[0]
     name = f"xlm_e small, batch {batch}" if at.on_gpu else f"xlm_e, batch {batch}"
     recipe = scale_recipe(text_recipe(), own, batch)
     totals = own.try_measure(f"{name}, several runs at once", _measure_together, recipe, own) or {}

@@ -19,7 +19,7 @@ from crossling.recipes.recipe import Recipe
 
 LOADER_STEPS = 30
 GROWTH_TIMES = 6  # runs of each measurement of growth
-SHORT_STEPS = {"small": (64, 256), "base": (16, 64)}  # batch sizes on a GPU
+STEP_SIZES = {"small": (64, 256), "base": (16, 64, 256)}  # batch sizes on a GPU
 SHIPPED, MASKED, XLM_R = 16, 64, 32  # batch sizes of the peers: larger ones do not fit or are not faster
 
 
@@ -63,19 +63,25 @@ def recipe_rows(at: BenchSetup) -> Iterator[BenchRow]:
             yield compare(f"xlm_r (MLM), batch {batch}", speed, peer, name)
 
 
-def short_step_rows(at: BenchSetup) -> Iterator[BenchRow]:
-    """Measure short steps, in which the host may take longer than the device: small models and small batches."""
-    for size, batches in SHORT_STEPS.items() if at.on_gpu else [("", at.batches)]:
+def step_size_rows(at: BenchSetup) -> Iterator[BenchRow]:
+    """Measure steps from those in which the host may take longer than the device to the best batch size of base."""
+    for size, batches in STEP_SIZES.items() if at.on_gpu else [("", at.batches)]:
         own = replace(BenchSetup.of(size), failed=at.failed) if at.on_gpu else at
+        peer, peer_name = None, ""
         for batch in batches:
             name = f"xlm_e {size}, batch {batch}".replace(" ,", ",")
             speed = _measure(name, text_recipe(), own, batch)
-            peer = own.try_measure("the ELECTRA pair", peers.electra, own, batch, everywhere=False)
+            if batch <= MASKED or own.shape.width < at.shape.width:  # the peer's larger batches are not faster
+                peer = own.try_measure("the ELECTRA pair", peers.electra, own, batch, everywhere=False)
+                peer_name = _peer_name("ELECTRA pair, head at masked", batch, own)
             if speed:
-                yield compare(name, speed, peer, "Hugging Face ELECTRA pair, head at masked")
-            if speed and at.on_gpu:
+                yield compare(name, speed, peer, peer_name)
+            if speed and at.on_gpu and batch == batches[0]:
                 plain = _measure("the same without CUDA graphs", text_recipe().replace(cuda_graphs=False), own, batch)
                 yield compare(name, speed, plain, "ours without CUDA graphs")
+        fp8 = _measure("fp8", text_recipe().replace(precision="fp8"), own, batches[-1]) if size == "base" else None
+        if fp8:
+            yield compare(f"xlm_e {size}, fp8, batch {batches[-1]}", fp8, speed, "ours in bf16")
         name = f"rosetta {size}, batch {batches[0]}".replace(" ,", ",")
         speed = _measure(name, recipes.rosetta(size or "small"), own, batches[0])
         if speed:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Names of crossling.bench.BENCHES, whose import takes seconds.
 BENCHES = (
-    *("step", "short-steps", "fp8", "recipes", "attention", "head"),
+    *("step", "step-sizes", "fp8", "recipes", "attention", "head"),
     *("data", "encode", "evaluate", "bundled", "growth", "start-up", "runs-at-once"),
 )
 

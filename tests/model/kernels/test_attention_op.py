@@ -12,6 +12,7 @@ from crossling.model.position import BiasGate, RelativePositionTable, toeplitz_b
 from .kernel_comparison import DEVICE, DTYPE, ON_GPU, assert_near, needs_kernels, random_states, soak
 
 attention_op = pytest.importorskip("crossling.model.kernels.attention_op")
+attention_backward_op = pytest.importorskip("crossling.model.kernels.attention_backward_op")
 
 
 def make_segments(rows: int, length: int, sequences: int) -> Tensor:
@@ -93,8 +94,21 @@ def test_attention_in_packed_rows(length: int) -> None:
 def test_attention_over_a_batch_that_cannot_be_split_evenly() -> None:
     """The gradient of the bias is computed over parts of the batch."""
     torch.manual_seed(7)
-    assert 5 % attention_op.BATCH_SPLITS
+    assert 5 % attention_backward_op.BATCH_SPLITS
     compare(random_states(5, 64, 3, 1, 32), make_table(1, 20), BiasGate(32, 1).to(DEVICE))
+
+
+@needs_kernels
+def test_backward_pass_over_chunks_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stored gradients of the scores have a bound, and the last chunk is smaller than the others."""
+    torch.manual_seed(9)
+    monkeypatch.setattr(attention_backward_op, "SCORE_BYTES", 2 * 64 * 64 * torch.zeros(0, dtype=DTYPE).element_size())
+    number = make_segments(3, 64, 2)
+    masks = [
+        make_attention_mask(number.shape, number, number, None, dtype=torch.float32, for_kernel=for_kernel)
+        for for_kernel in (True, False)
+    ]
+    compare(random_states(3, 64, 3, 1, 16), make_table(1, 20), BiasGate(16, 1).to(DEVICE), *masks)
 
 
 @needs_kernels
@@ -185,8 +199,9 @@ def keep_mask(seed: int, heads: int, length: int, dropout: float) -> Tensor:
 
 
 @needs_kernels
-def test_dropout_is_the_same_forward_and_backward() -> None:
+def test_dropout_is_the_same_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(5)
+    monkeypatch.setattr(attention_backward_op, "SCORE_BYTES", 1)  # each sequence by itself, with its own random numbers
     table, length = make_table(2, 30), 128
     packed, upstream, gate = (
         random_states(2, length, 3, 2, 16),
