@@ -73,19 +73,20 @@ def step_size_rows(at: BenchSetup) -> Iterator[BenchRow]:
             speed = _measure(name, text_recipe(), own, batch)
             if batch <= MASKED or own.shape.width < at.shape.width:  # the peer's larger batches are not faster
                 peer = own.try_measure("the ELECTRA pair", peers.electra, own, batch, everywhere=False)
-                peer_name = _peer_name("ELECTRA pair, head at masked", batch, own)
+                peer_name = f"Hugging Face ELECTRA pair, head at masked, batch {batch}"
             if speed:
                 yield compare(name, speed, peer, peer_name)
-            if speed and at.on_gpu and batch == batches[0]:
+            if speed and at.on_gpu and size == "small" and batch == batches[0]:
                 plain = _measure("the same without CUDA graphs", text_recipe().replace(cuda_graphs=False), own, batch)
                 yield compare(name, speed, plain, "ours without CUDA graphs")
         fp8 = _measure("fp8", text_recipe().replace(precision="fp8"), own, batches[-1]) if size == "base" else None
         if fp8:
             yield compare(f"xlm_e {size}, fp8, batch {batches[-1]}", fp8, speed, "ours in bf16")
-        name = f"rosetta {size}, batch {batches[0]}".replace(" ,", ",")
-        speed = _measure(name, recipes.rosetta(size or "small"), own, batches[0])
-        if speed:
-            yield compare(name, speed)
+        if size != "base":
+            name = f"rosetta {size}, batch {batches[0]}".replace(" ,", ",")
+            speed = _measure(name, recipes.rosetta("small"), own, batches[0])
+            if speed:
+                yield compare(name, speed)
 
 
 def fp8_rows(at: BenchSetup) -> Iterator[BenchRow]:
