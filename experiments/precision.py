@@ -24,6 +24,18 @@ from crossling.recipes import get_recipe
 from crossling.recipes.recipe import Recipe
 from crossling.train.choices import Precision
 
+FIGURES = (
+    "step",
+    "loss",
+    "mlm",
+    "mrtd",
+    "tlm",
+    "trtd",
+    "gradient_norm",
+    "skipped",
+    "tokens",
+    "tokens_per_second",
+)  # of a row
 LAST = 0.1  # part of the logged rows over which the final loss is averaged
 
 
@@ -54,7 +66,7 @@ def train(recipe: Recipe, shards: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         crossling.pretrain(recipe, shards, Path(folder) / "run")
         lines = (Path(folder) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [row for row in map(json.loads, lines) if "loss" in row]
+    rows = [{name: row[name] for name in FIGURES if name in row} for row in map(json.loads, lines) if "loss" in row]
     last = rows[-max(1, round(LAST * len(rows))) :]
     # The median excludes the first rows, in which modules are compiled.
     speed = median(row["tokens_per_second"] for row in rows)
