@@ -31,7 +31,7 @@ DISTANCES = Launch(3)
 
 
 class _Rows(NamedTuple):
-    """What the kernels read and write of each sequence."""
+    """Tensors with a row for each sequence."""
 
     q: Tensor
     k: Tensor

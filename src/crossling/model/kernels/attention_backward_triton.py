@@ -249,7 +249,7 @@ def backward_keys(
         lo, hi = load_span(J_SPAN, b * T + j, j < T)
     start, stop, inner, outer = load_range(RANGES, b, tile, tiles, L, HAS_SPANS)
     dk, dv = tl.zeros((BN, K), tl.float32), tl.zeros((BN, K), tl.float32)
-    rows, drawn = bh * L, bh + first_row * H  # dropout depends on the position in the whole batch
+    rows, in_batch = bh * L, bh + first_row * H  # dropout depends on the position in the whole batch
     d, near, beyond, d_left, d_right = D, 0, 0, 0.0, 0.0
     if BIAS:
         d = D + h * (2 * L - 1 + 2 * PAD) + L - 1 + PAD
@@ -258,13 +258,13 @@ def backward_keys(
     first, last = full_tiles(start, stop, inner, outer, BM)
     dk, dv = _key_tiles(
         dk, dv, k, v, j, lo, hi, first, last, last, last, q_ptr, do_ptr, C + rows, LSE + rows, DELTA + rows, g_ptr, q_l,
-        H * K, d, L, T, near, beyond, d_right, d_left, SCALE, seed, drawn, BIAS, False, True, EVEN, DROPOUT,
+        H * K, d, L, T, near, beyond, d_right, d_left, SCALE, seed, in_batch, BIAS, False, True, EVEN, DROPOUT,
         BM, K,
     )  # fmt: skip
     if HAS_SPANS:
         dk, dv = _key_tiles(
             dk, dv, k, v, j, lo, hi, start, stop, first, last, q_ptr, do_ptr, C + rows, LSE + rows, DELTA + rows, g_ptr,
-            q_l, H * K, d, L, T, near, beyond, d_right, d_left, SCALE, seed, drawn, BIAS, True, EVEN, EVEN,
+            q_l, H * K, d, L, T, near, beyond, d_right, d_left, SCALE, seed, in_batch, BIAS, True, EVEN, EVEN,
             DROPOUT, BM, K,
         )  # fmt: skip
     out = (b.to(tl.int64) * T + j[:, None]) * out_l + h * K + x[None, :]
