@@ -15,6 +15,8 @@ from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from crossling.core.imports import fast_imports as _fast_imports
+
 __version__ = "0.1.0"
 
 if _TYPE_CHECKING:
@@ -145,7 +147,8 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> _Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'crossling' has no attribute {name!r}")
-    module = _import_module(f"crossling.{_HOMES[name]}")
+    with _fast_imports():
+        module = _import_module(f"crossling.{_HOMES[name]}")
     return module if name == "recipes" else getattr(module, name)
 
 

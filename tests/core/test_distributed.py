@@ -20,6 +20,7 @@ from crossling.core.distributed import all_gather_rows, device_count, process_gr
 from crossling.core.errors import BadInput, Failed
 from crossling.data.packing import Batch
 from crossling.objectives import XLCo
+from tests.copied_processes import start_copies
 from tests.objectives.conftest import corrupted, end_step, network, pairs_of, split
 
 Tensors = dict[str, Tensor]
@@ -112,7 +113,7 @@ def on_rank(rank: int, folder: Path) -> None:
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the results of both processes."""
     folder = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(on_rank, (folder,), nprocs=RANKS)
+    start_copies(on_rank, (folder,), RANKS)
     return folder
 
 

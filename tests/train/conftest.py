@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -10,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from crossling.data.shards import Shards
+from tests.copied_processes import copying_context
 
 from .kill_helpers import Command, Uninterrupted
 
 
 @pytest.fixture(scope="module")
 def context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    modules = ("cli", "data.shards", "recipes", "recipes.pretrain", "evaluate.probes", "train.trainer")
-    context.set_forkserver_preload(["tests.train.kill_helpers", *(f"crossling.{module}" for module in modules)])
-    return context
+    return copying_context()
 
 
 @pytest.fixture

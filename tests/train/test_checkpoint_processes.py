@@ -22,6 +22,7 @@ from crossling.train import checkpoint
 from crossling.train import checkpoint_storage as stored
 from crossling.train.checkpoint import Checkpoints, Retention
 from crossling.train.optimizer import OptimizerSettings
+from tests.copied_processes import start_copies
 
 RANKS = 3  # no size below is a multiple of it
 ENGINES = ["alone", "copies", "shards"]
@@ -170,7 +171,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         checkpoints.wait()
     for file in ("damage/0000004/state.json", "damage/0000003/manifest.json", "none/0000001/state.json"):
         (folder / file).write_text("{")
-    torch.multiprocessing.spawn(on_rank, (folder,), nprocs=RANKS)
+    start_copies(on_rank, (folder,), RANKS)
     return folder
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from crossling.recipes.recipe import Recipe
 from crossling.train.compilation import MAX_FUNCTIONS, CompilationLock
 from crossling.train.parallel import ParallelNetwork
 from crossling.train.step import Schedule, TrainStep
+from tests.copied_processes import copying_context
 
 
 def test_a_second_process_waits_until_the_first_has_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def compile_unless_cached(folder: Path) -> None:
 
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=die_while_compiling, args=(tmp_path,))
+    process = copying_context().Process(target=die_while_compiling, args=(tmp_path,))
     process.start()
     process.join()
     with CompilationLock(tmp_path, "net").first_call("mlm"):
@@ -127,7 +127,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
 
 
 def test_two_processes_compile_once(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = copying_context()
     processes = [context.Process(target=compile_unless_cached, args=(tmp_path,)) for _ in range(2)]
     for process in processes:
         process.start()

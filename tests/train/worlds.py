@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.multiprocessing
 
 from crossling.data.shards import Shards
 from crossling.recipes import infoxlm, veco, xlm_e
 from crossling.recipes.pretrain import pretrain
 from crossling.recipes.recipe import Recipe
+from tests.copied_processes import start_copies
 
 SMALL = [
     *("model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=32", "model.generator_layers=1"),
@@ -85,11 +84,7 @@ def in_processes(number: int, act: Callable[..., None], *arguments: Any) -> None
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    # One process imports everything, and those that work are its copies.
-    multiprocessing.set_forkserver_preload(["crossling.recipes", "crossling.recipes.pretrain"])
-    torch.multiprocessing.start_processes(
-        _worker, (number, port, act, arguments), nprocs=number, start_method="forkserver"
-    )
+    start_copies(_worker, (number, port, act, arguments), number)
 
 
 def _worker(rank: int, number: int, port: int, act: Callable[..., None], arguments: tuple[Any, ...]) -> None:

@@ -23,6 +23,7 @@ from crossling.cli.options import (
     option,
 )
 from crossling.core.errors import BadInput
+from crossling.core.imports import fast_imports
 
 GOOD_MARGIN = 1.05  # threshold of ratio margins above which most pairs are translations
 
@@ -46,7 +47,8 @@ def align(
     check_methods([method])
     check_model(model)
     _check_files(file)
-    from crossling.inference.load_network import load_network
+    with fast_imports():
+        from crossling.inference.load_network import load_network
 
     for links in xl.align(load_network(model, precision), file, layer=layer, method=method):
         print(json.dumps(links) if json_ else " ".join(f"{i}-{j}" for i, j in links))
@@ -72,7 +74,9 @@ def embed(
     check_model(model)
     _check_files(file)
     from crossling.inference.encode_file import read_vectors
-    from crossling.inference.load_network import load_network
+
+    with fast_imports():
+        from crossling.inference.load_network import load_network
 
     written = xl.encode_file(load_network(model, precision), file, out, layer=layer, pooling=pooling, half=half)
     rows, width = read_vectors(written).shape
@@ -112,7 +116,8 @@ def mine(
     if not vectors:
         check_model(model)
     _check_files(first, second, *(vectors or ()))
-    from crossling.inference.load_network import load_network
+    with fast_imports():
+        from crossling.inference.load_network import load_network
 
     pairs = xl.mine(
         None if vectors else load_network(model, precision),

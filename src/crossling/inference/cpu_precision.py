@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from crossling.core.errors import BadInput, suggestion
+from crossling.inference.stored_weights import StoredEmbedding, StoredLinear
 from crossling.model.attention import AttentionMask, PositionBias, SelfAttention
 from crossling.model.encoder import FeedForward
 from crossling.model.int8 import LARGEST, quantize_rows
@@ -169,8 +170,10 @@ def _replace_layers(module: nn.Module, precision: str) -> None:
             out: Any = child[2]
             layers = pack_linear(into, precision, has_gelu=True), pack_linear(out, precision)
             setattr(module, name, nn.Sequential(*layers))
-        elif type(child) is nn.Linear:
+        elif isinstance(child, nn.Linear) and type(child) in (nn.Linear, StoredLinear):
             setattr(module, name, pack_linear(child, precision))
+        elif isinstance(child, StoredEmbedding) and precision == "bfloat16":
+            setattr(module, name, StoredEmbedding(child.values_RC, child.scale_R1, torch.bfloat16))
         else:
             _replace_layers(child, precision)
 
@@ -179,7 +182,7 @@ def pack_linear(linear: nn.Linear, precision: str, has_gelu: bool = False) -> nn
     """Return a linear layer for inference, followed by GELU if requested."""
     weight_OD = linear.weight.detach()
     bias_O = weight_OD.new_zeros(len(weight_OD)) if linear.bias is None else linear.bias.detach()
-    return (BFloat16Linear if precision == "bfloat16" else Int8Linear)(weight_OD, bias_O, has_gelu)
+    return PACKED[precision](weight_OD, bias_O, has_gelu)
 
 
 class BFloat16Linear(nn.Module):
@@ -224,6 +227,9 @@ class Int8Linear(nn.Module):
         return output.view(*hidden.shape[:-1], -1)
 
 
+PACKED = {"bfloat16": BFloat16Linear, "int8": Int8Linear}
+
+
 class PackedSelfAttention(nn.Module):
     """Self-attention of a crossling model whose gates are columns of the first linear layer."""
 
@@ -236,9 +242,8 @@ class PackedSelfAttention(nn.Module):
             gate_weight_GD, gate_bias_G = fold_gates(attention)
             weight_OD, bias_O = torch.cat([weight_OD, gate_weight_GD]), torch.cat([bias_O, gate_bias_G])
         unused = -len(weight_OD) % COLUMN_MULTIPLE
-        joint = nn.Linear(self.width, len(weight_OD) + unused)
-        joint.weight.data, joint.bias.data = F.pad(weight_OD, (0, 0, 0, unused)), F.pad(bias_O, (0, unused))
-        self.into, self.out = pack_linear(joint, precision), pack_linear(attention.out, precision)
+        weight_OD, bias_O = F.pad(weight_OD, (0, 0, 0, unused)), F.pad(bias_O, (0, unused))
+        self.into, self.out = PACKED[precision](weight_OD, bias_O, False), pack_linear(attention.out, precision)
 
     def forward(self, hidden_BLD: Tensor, bias: PositionBias | None, mask: AttentionMask | None, *_: Any) -> Tensor:
         """Return the output at all positions, [B, L, D]. The cache of a decoder is not supported."""

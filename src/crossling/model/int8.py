@@ -39,9 +39,10 @@ def quantize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def quantize_rows(values_RC: Tensor) -> tuple[Tensor, Tensor]:
     """Return the integers of a matrix and the scale of each row, [R, 1]. Stored weights give the same integers."""
-    scale_R1 = values_RC.float().abs().amax(dim=1, keepdim=True) / LARGEST
+    values_RC = values_RC.float()
+    scale_R1 = torch.maximum(values_RC.amax(1, keepdim=True), -values_RC.amin(1, keepdim=True)) / LARGEST
     scale_R1[scale_R1 == 0] = 1.0  # a row of zeros
-    return (values_RC.float() / scale_R1).round().to(torch.int8), scale_R1
+    return (values_RC / scale_R1).round_().to(torch.int8), scale_R1
 
 
 def dequantize(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -110,7 +110,7 @@ class HeldOut:
         keys = {one.frame.key() for one in group.sentences}
         if len(set(texts)) < len(texts) or any(sentence in self._by_text[code] for code, sentence in texts):
             return False
-        if not keys.isdisjoint(self._by_key):
+        if any(key in self._by_key for key in keys):  # `isdisjoint` would iterate over all of them
             return False
         self._groups += 1
         self._by_key |= dict.fromkeys(keys, self._groups)

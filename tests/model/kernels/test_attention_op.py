@@ -59,8 +59,9 @@ def compare(
             output = compute_attention(packed, None, None, bias=bias, gate=own_gate, mask=plain_mask)
         return [output, *torch.autograd.grad((output.float() * upstream).sum(), inputs)]
 
-    found, again, expected = run(True), run(True), run(False)
-    assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
+    found, expected = run(True), run(False)
+    if ON_GPU:  # the interpreter has one order of all sums
+        assert all(torch.equal(one, other) for one, other in zip(found, run(True), strict=True))
     if ON_GPU and len(found) > 2:
         # Sums over all queries cancel: in bfloat16 only the gradients of all small parameters together are precise.
         found, expected = ([*values[:2], torch.cat([x.flatten() for x in values[2:]])] for values in (found, expected))

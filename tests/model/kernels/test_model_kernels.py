@@ -84,7 +84,7 @@ def make_encoder_decoder(options: dict[str, Any], changes: dict[str, Any]) -> Cr
 def make_batch() -> tuple[Tensor, Tensor, Tensor]:
     """Return sources, their padding mask, and targets."""
     generator = torch.Generator().manual_seed(1)
-    source, labels = (torch.randint(4, 69, (3, length), generator=generator) for length in (37, 21))
+    source, labels = (torch.randint(4, 69, (2, length), generator=generator) for length in (37, 21))
     mask = torch.ones_like(source)
     mask[0, 20:], labels[1, 9:] = 0, -100
     return source.to(DEVICE), mask.to(DEVICE), labels.to(DEVICE)
