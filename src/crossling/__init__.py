@@ -55,6 +55,7 @@ if _TYPE_CHECKING:
     from crossling.objectives.contrastive import XLCo as XLCo
     from crossling.objectives.denoising import Denoising as Denoising
     from crossling.objectives.denoising import PairDenoising as PairDenoising
+    from crossling.objectives.distillation import Distillation as Distillation
     from crossling.objectives.mlm import MLM as MLM
     from crossling.objectives.mlm import TLM as TLM
     from crossling.objectives.rtd import MRTD as MRTD
@@ -84,6 +85,7 @@ _HOMES = {
     "CAMLM": "objectives.ca_mlm",
     "CATLM": "objectives.ca_mlm",
     "Denoising": "objectives.denoising",
+    "Distillation": "objectives.distillation",
     "PairDenoising": "objectives.denoising",
     "ClassificationExample": "tasks.examples",
     "Corpora": "corpora.corpus",

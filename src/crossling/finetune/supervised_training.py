@@ -25,7 +25,8 @@ from crossling.core.distributed import (
 )
 from crossling.core.errors import BadInput, Failed
 from crossling.core.files import atomic_file, atomic_folder, link_or_copy
-from crossling.data.batches import StepDataset, StepWork, count_micro_batches
+from crossling.data.balanced_parts import count_micro_batches
+from crossling.data.batches import StepDataset, StepWork
 from crossling.data.packing import Batch
 from crossling.finetune.finetune_settings import Settings, TrainingSettings
 from crossling.finetune.tuned_model import Info, InfoFile
