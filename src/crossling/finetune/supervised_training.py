@@ -332,8 +332,11 @@ def train_seeds(
 
 
 def link_files(source: Path, target: Path, recursive: bool = True) -> None:
-    """Link the files of a folder into another one, replacing files of the same name. Copies if links fail."""
-    for file in sorted(source.rglob("*") if recursive else source.glob("*")):
+    """Link the files of a folder into another one, replacing files of the same name. Copies if links fail.
+
+    Without `recursive`, of its folders only those of the modules of Sentence Transformers (`1_Pooling`).
+    """
+    for file in sorted(source.rglob("*") if recursive else [*source.glob("*"), *source.glob("[0-9]_*/*")]):
         if file.is_file():
             with atomic_file(target / file.relative_to(source)) as new:
                 new.unlink()
