@@ -15,6 +15,7 @@ import lzma
 import os
 import random
 import time
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,7 +42,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         train, dev = write_files(root, options.pairs, Path(folder))
         pairs = read_sentence_pairs(dev)
-        rows = [{"system": "before training", **score(bundled.folder(), pairs)}]
+        rows: list[dict[str, Any]] = [{"system": "before training", **score(bundled.folder(), pairs)}]
         for seed in range(options.seeds):
             for system, run in SYSTEMS.items():
                 started = time.perf_counter()
@@ -125,7 +126,7 @@ def train_library(train: Path, _: Path, out: Path, steps: int, seed: int) -> Pat
     return out / "model"
 
 
-SYSTEMS = {
+SYSTEMS: dict[str, Callable[[Path, Path, Path, int, int], Path]] = {
     "Sentence Transformers": train_library,
     "crossling": train_crossling,
     "crossling, hard negatives": train_with_negatives,

@@ -42,6 +42,7 @@ NAMES = [
         "check",
         "clean",
         "demo",
+        "distill",
         "encode_file",
         "evaluate",
         "export",
@@ -55,6 +56,7 @@ NAMES = [
 PACKAGES = [
     *("crossling.audit", "crossling.bench", "crossling.synthetic", "crossling.report.report", "crossling.export"),
     *("crossling.finetune", "crossling.planning", "crossling.inference.load", "crossling.demo", "crossling.lab"),
+    "crossling.distill",
     "crossling.ingest.ingest",
 ]
 

@@ -32,6 +32,7 @@ if _TYPE_CHECKING:
     from crossling.data.shards import Shards as Shards
     from crossling.data.tokenize import tokenize as tokenize
     from crossling.demo import demo as demo
+    from crossling.distill.distill import distill as distill
     from crossling.evaluate.evaluate import evaluate as evaluate
     from crossling.export.export_folder import export as export
     from crossling.export.merge_checkpoints import merge as merge
@@ -122,6 +123,7 @@ _HOMES = {
     "check": "cleaning.check",
     "clean": "cleaning.clean",
     "demo": "demo",
+    "distill": "distill.distill",
     "encode_file": "inference.encode_file",
     "evaluate": "evaluate.evaluate",
     "export": "export.export_folder",
