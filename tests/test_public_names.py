@@ -22,6 +22,7 @@ NAMES = [
         "CAMLM",
         "CATLM",
         "Denoising",
+        "Distillation",
         "MLM",
         "MRTD",
         "PairDenoising",
@@ -41,6 +42,7 @@ NAMES = [
         "check",
         "clean",
         "demo",
+        "distill",
         "encode_file",
         "evaluate",
         "export",
@@ -54,6 +56,7 @@ NAMES = [
 PACKAGES = [
     *("crossling.audit", "crossling.bench", "crossling.synthetic", "crossling.report.report", "crossling.export"),
     *("crossling.finetune", "crossling.planning", "crossling.inference.load", "crossling.demo", "crossling.lab"),
+    "crossling.distill",
     "crossling.ingest.ingest",
 ]
 
@@ -100,6 +103,7 @@ OBJECTIVES = {
     "CAMLM",
     "CATLM",
     "Denoising",
+    "Distillation",
     "MLM",
     "MRTD",
     "PairDenoising",

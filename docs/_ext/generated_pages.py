@@ -21,6 +21,7 @@ SOURCES: dict[str, Callable[[], str]] = {
     "settings": settings_page.pretraining_settings,
     "recipe values": settings_page.recipe_values,
     "finetuning settings": settings_page.finetuning_settings,
+    "embedding settings": settings_page.embedding_settings,
     "translation settings": settings_page.translation_settings,
     "datasets": datasets_page.datasets,
     "dataset defaults": datasets_page.default_settings,

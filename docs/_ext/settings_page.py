@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from markdown_tables import code, escape, table
 
 from crossling.core.settings import Bounds, flatten, part_type
-from crossling.finetune.finetune_settings import FinetuneSettings, TranslationSettings
+from crossling.finetune.finetune_settings import EmbeddingSettings, FinetuneSettings, TranslationSettings
 from crossling.recipes import RECIPES
 from crossling.recipes.recipe import OBJECTIVES, Recipe
 
@@ -32,6 +32,7 @@ _TITLES = {
     "ca_tlm": "Cross-attention MLM on translation pairs (CA-TLM)",
     "denoising": "Denoising of text",
     "pair_denoising": "Denoising of pairs",
+    "distillation": "Distillation of sentence vectors",
 }
 
 
@@ -82,6 +83,11 @@ def _defaults() -> dict[str, str]:
 def finetuning_settings() -> str:
     """Return the settings of fine-tuning for a task."""
     return _table(settings(FinetuneSettings), "by data set")
+
+
+def embedding_settings() -> str:
+    """Return the settings of sentence vectors."""
+    return _table(settings(EmbeddingSettings), "")
 
 
 def translation_settings() -> str:

@@ -34,6 +34,7 @@ if _TYPE_CHECKING:
     from crossling.data.shards import Shards as Shards
     from crossling.data.tokenize import tokenize as tokenize
     from crossling.demo import demo as demo
+    from crossling.distill.distill import distill as distill
     from crossling.evaluate.evaluate import evaluate as evaluate
     from crossling.export.export_folder import export as export
     from crossling.export.merge_checkpoints import merge as merge
@@ -57,6 +58,7 @@ if _TYPE_CHECKING:
     from crossling.objectives.contrastive import XLCo as XLCo
     from crossling.objectives.denoising import Denoising as Denoising
     from crossling.objectives.denoising import PairDenoising as PairDenoising
+    from crossling.objectives.distillation import Distillation as Distillation
     from crossling.objectives.mlm import MLM as MLM
     from crossling.objectives.mlm import TLM as TLM
     from crossling.objectives.rtd import MRTD as MRTD
@@ -86,6 +88,7 @@ _HOMES = {
     "CAMLM": "objectives.ca_mlm",
     "CATLM": "objectives.ca_mlm",
     "Denoising": "objectives.denoising",
+    "Distillation": "objectives.distillation",
     "PairDenoising": "objectives.denoising",
     "ClassificationExample": "tasks.examples",
     "Corpora": "corpora.corpus",
@@ -122,6 +125,7 @@ _HOMES = {
     "check": "cleaning.check",
     "clean": "cleaning.clean",
     "demo": "demo",
+    "distill": "distill.distill",
     "encode_file": "inference.encode_file",
     "evaluate": "evaluate.evaluate",
     "export": "export.export_folder",

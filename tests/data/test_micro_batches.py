@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
 from crossling.data import example_groups as module
-from crossling.data.batches import Batches, StepWork, count_micro_batches
+from crossling.data.balanced_parts import count_micro_batches
+from crossling.data.batches import Batches, StepWork
 from crossling.data.shards import Shards
 from crossling.objectives import CAMLM, CATLM, MLM, TLM, XLCo
 from crossling.sampling import Sampling

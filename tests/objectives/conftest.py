@@ -71,7 +71,8 @@ def corrupted(objective: PretrainingObjective, examples: TokenizedExamples, step
 def chosen(examples: TokenizedExamples, order: np.ndarray) -> TokenizedExamples:
     """Some of them, in this order."""
     ids, others = ([side[i] for i in order] if len(side) else [] for side in (examples.ids, examples.translation_ids))
-    return TokenizedExamples(ids, others, None if examples.row_N is None else examples.row_N[order])
+    row_N, vector_NE = (None if each is None else each[order] for each in (examples.row_N, examples.vector_NE))
+    return TokenizedExamples(ids, others, row_N, vector_NE=vector_NE)
 
 
 def pair_batch(objective: PretrainingObjective, pairs: int = 6, rows: Sequence[int] | None = None) -> Batch:

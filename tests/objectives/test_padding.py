@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from torch.testing import assert_close
 
@@ -16,6 +17,7 @@ from crossling.objectives import (
     TLM,
     TRTD,
     Denoising,
+    Distillation,
     PairDenoising,
     PretrainingObjective,
     XLCo,
@@ -33,6 +35,7 @@ OBJECTIVES = {
     "ca_tlm": CATLM(rate=0.3),
     "denoising": Denoising(),
     "pair_denoising": PairDenoising(),
+    "distillation": Distillation(width=6),
     "in the batch": XLCo(queue=0, momentum=0.0, mixup=False, pooling="mean", symmetric=True),
     "queue": replace(XLCo(), queue=8, mixup=True),
 }
@@ -42,7 +45,9 @@ OBJECTIVES = {
 def test_padding_changes_neither_losses_nor_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     objective: PretrainingObjective = OBJECTIVES[name]
     net = network(objective, cross_attention=name.startswith("ca_"))
-    step = corrupted(objective, pairs_of(6) if objective.stream == "pairs" else text_of(5))
+    sentences = replace(text_of(5), vector_NE=np.ones((5, 6)))
+    examples = {"pairs": pairs_of(6), "text": text_of(5), "sentences": sentences}
+    step = corrupted(objective, examples[objective.stream])
     plain = packed(step)
     monkeypatch.setattr(packing, "bucket_size", lambda number: number + 3)
     padded = packed(step, has_bucketed_shapes=True)

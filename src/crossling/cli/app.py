@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from crossling import __version__
 from crossling.cli.data_commands import check, clean, ingest, synth, tokenize, vocab
+from crossling.cli.distill_command import distill
 from crossling.cli.evaluate_commands import evaluate, report
 from crossling.cli.research_commands import audit, bench, demo, lab
 from crossling.cli.train_commands import export, finetune, merge, plan, pretrain
@@ -37,6 +38,7 @@ GROUPS: dict[str, dict[Callable[..., None], str]] = {
         plan: "Show sampling, epochs, memory, FLOPs and time. No training.",
         pretrain: "Pre-train a model, or adapt one with --init. Resumable.",
         finetune: "Fine-tune a model for a task or for translation.",
+        distill: "Distil a sentence encoder into a small student.",
         export: "Write a run as a Hugging Face folder.",
         merge: "Average the weights of checkpoints.",
     },

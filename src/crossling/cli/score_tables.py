@@ -43,6 +43,19 @@ def print_by_language(rows: Sequence[Row]) -> None:
             print(f"{metric}: {signature}")
 
 
+def print_by_direction(rows: Sequence[Row]) -> None:
+    """Print the dev scores of sentence vectors, before and after training."""
+    table = Table("direction", "metric", title=f"{rows[0]['task']}, {rows[0]['language']} (dev), %")
+    seeds = list(dict.fromkeys(row.get("seed") for row in rows))
+    for seed in seeds:
+        table.add_column("before" if seed is None else f"seed {seed}", justify="right")
+    for direction, metric in dict.fromkeys((row["direction"], row["metric"]) for row in rows):
+        own = [row for row in rows if (row["direction"], row["metric"]) == (direction, metric)]
+        values = {row.get("seed"): f"{row['value']:.1f}" for row in own}
+        table.add_row(direction, metric, *(values.get(seed, "") for seed in seeds))
+    Console().print(table)
+
+
 def _mean_cell(values: Sequence[float | None]) -> str:
     defined = [value for value in values if value is not None]
     if len(defined) < len(values):

@@ -27,7 +27,7 @@ from crossling.cli.options import (
     flag,
     option,
 )
-from crossling.cli.score_tables import print_by_language
+from crossling.cli.score_tables import print_by_direction, print_by_language
 from crossling.core.errors import BadInput
 from crossling.core.files import read_json
 from crossling.core.progress import print_status
@@ -176,15 +176,18 @@ def finetune(
     ] = None,
     data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data, or of parallel text.")] = None,
     type_: Annotated[
-        str | None, option("TYPE", "Own labels: tagging, classification, pair-classification or qa.", "--type")
+        str | None,
+        option("TYPE", "Own data: tagging, classification, pair-classification, qa or embedding.", "--type"),
     ] = None,
-    train: Annotated[Path | None, option("FILE", "Own labels: examples to train on (CoNLL, TSV, CSV, SQuAD).")] = None,
-    dev: Annotated[Path | None, option("FILE", "Own labels: dev examples. [default: a tenth of --train]")] = None,
+    train: Annotated[
+        Path | None, option("FILE", "Own data: examples to train on (CoNLL, TSV, CSV, SQuAD, JSON Lines).")
+    ] = None,
+    dev: Annotated[Path | None, option("FILE", "Own data: dev examples. [default: a tenth of --train]")] = None,
     columns: Annotated[
-        str | None, option("A,B", "Own labels: columns of the texts, then of the label, by name or number.")
+        str | None, option("A,B", "Own data: columns of the texts, then of label, score or negatives.")
     ] = None,
     language: Annotated[
-        str | None, option("LL", "Own labels: language of the examples. [default: by the file name]")
+        str | None, option("LL", "Own data: language of the examples. [default: by the file name]")
     ] = None,
     setting: Annotated[
         str, option("SETTING", "zero-shot (one language) or translate-train (and its translations).", "--setting")
@@ -219,6 +222,8 @@ def finetune(
     Example: crossling finetune run --task xnli --data synth/data -o tuned --seeds 5 --set lr=2e-5
 
     On own labels: crossling finetune run --type classification --train reviews.tsv -o tuned
+
+    Sentence vectors: crossling finetune run --type embedding --train questions.tsv -o embedding
 
     Example: crossling finetune run --task translation --directions en-de,de-en --data multi30k -o mt
     """
@@ -269,6 +274,9 @@ def finetune(
         if json_:
             for row in rows:
                 print(json.dumps(row))
+        elif type_ == "embedding":
+            print_by_direction(rows)
+            print(out)
         else:
             for name in dict.fromkeys(row["model"] for row in rows):
                 if checkpoints:

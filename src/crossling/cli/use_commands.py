@@ -154,18 +154,26 @@ def predict(
     out: OutFile = None,
     json_: Json = False,
 ) -> None:
-    """Predict on a file with a fine-tuned model: tags, classes or answers, each with its score.
+    """Predict on a file with a fine-tuned model: tags, classes, answers, vectors or similarities.
 
     Example: crossling predict tuned sentences.txt -o tagged.tsv
+
+    Sentence vectors: crossling predict embedding sentences.txt -o vectors.npy
     """
     check_folder(model, "Train the model with crossling finetune.")
     _check_files(file)
     from crossling.finetune.predict_file import format_row, predict_rows
+    from crossling.finetune.sentence_vectors.predict_vectors import format_vectors, predict_vectors
+    from crossling.finetune.sentence_vectors.vector_training import VECTOR_INFO
 
     chosen = columns.split(",") if columns else ()
     if out is not None:
         written = xl.predict(model, file, columns=chosen, language=language, out=out)
         print(json.dumps({"out": str(written)}) if json_ else written)
+        return
+    if VECTOR_INFO.exists(model):
+        for row in predict_vectors(model, file, chosen):
+            print(json.dumps(row, ensure_ascii=False) if json_ else format_vectors(row).removesuffix("\n"))
         return
     for row in predict_rows(xl.TunedModel.load(model, language), file, chosen):
         print(json.dumps(row, ensure_ascii=False) if json_ else format_row(row).removesuffix("\n"))

@@ -11,6 +11,7 @@ KINDS = {
     "a run of crossling pretrain": ("recipe.json",),
     "a translator": ("translator.json",),
     "a fine-tuned model": ("tuned.json",),
+    "a sentence encoder of crossling finetune": ("embedding.json",),
     "a checkpoint of a run": ("state.json",),
     "a folder of shards": ("manifest.json",),
     "an unfinished folder of shards": (".partial", "text/*/entry.json", "pairs/*/entry.json", "multi/*/*/entry.json"),

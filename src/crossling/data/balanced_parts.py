@@ -7,6 +7,7 @@ more tokens than the mean, with 512 it has 61% (docs/research/scaling.md).
 
 from __future__ import annotations
 
+import math
 from heapq import heappop, heapreplace
 
 import numpy as np
@@ -37,6 +38,14 @@ def balanced_parts(length_U: np.ndarray, parts: int) -> list[np.ndarray]:
     _swap_units(length_U, part_U, parts)
     ends = np.cumsum(np.bincount(part_U, minlength=parts))
     return np.split(np.argsort(part_U, kind="stable"), ends[:-1])
+
+
+def count_micro_batches(
+    tokens: float, micro_tokens: int, units: int, world_size: int, *, one_per_process: bool = False
+) -> int:
+    """Return the number of micro-batches of a step: equally many in each process, none empty."""
+    per_process = 1 if one_per_process else math.ceil(tokens / (micro_tokens * world_size))
+    return world_size * min(per_process, units // world_size)
 
 
 def _longest_first(length_U: np.ndarray, parts: int) -> np.ndarray:

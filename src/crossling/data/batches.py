@@ -10,7 +10,6 @@ computes the micro-batches r, r + W, r + 2W, ... Their content depends on their 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from crossling.core.errors import BadInput
-from crossling.data.balanced_parts import balanced_parts
-from crossling.data.example_groups import example_lengths, make_groups
+from crossling.data.balanced_parts import balanced_parts, count_micro_batches
+from crossling.data.example_groups import TeacherGroup, example_lengths, make_groups
 from crossling.data.example_sampler import ExampleSampler
 from crossling.data.keyed_random import MAX_EXAMPLES, MAX_LENGTH, KeyedRandom
 from crossling.data.packing import Batch, Sequences, pack
@@ -32,9 +31,9 @@ from crossling.vocabulary.special_tokens import BOS, PAD, SpecialTokens
 LENGTH_MULTIPLE = 8  # the attention kernels of a GPU need row lengths that are multiples of it
 SAMPLE, CORRUPT, DROPOUT = 0, 1, 2  # the use of a random stream; part of its key
 
-Stream = Literal["text", "pairs"]
+Stream = Literal["text", "pairs", "sentences"]  # `sentences` have vectors of a teacher
 # Sampling order of each stream. The names are part of the random key: others would change the sampled examples.
-STREAM_ORDERS: dict[Stream, str] = {"text": "mrtd", "pairs": "trtd"}
+STREAM_ORDERS: dict[Stream, str] = {"text": "mrtd", "pairs": "trtd", "sentences": "distillation"}
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,7 @@ class TokenizedExamples:
     translation_ids: Sequence[np.ndarray] = ()  # empty for text
     row_N: np.ndarray | None = None  # equal for all translations of one row of a multi-way corpus; unique otherwise
     bos: int = BOS  # id of <s>
+    vector_NE: np.ndarray | None = None  # of a teacher
 
     def sequences(self) -> Sequences:
         """Return <s> ids."""
@@ -236,8 +236,8 @@ class Batches(StepDataset):
         self.objectives, self.micro_tokens, self.special = objectives, micro_tokens, shards.special
         self.rank, self.world_size, self.has_bucketed_shapes = rank, world_size, has_bucketed_shapes
         self.shuffle_window = sampling.shuffle_window
-        # Alternation needs both streams.
-        self.alternate = alternate and len({objective.stream for objective in objectives.values()}) == 2
+        # Alternation needs both streams. Sentences with vectors of a teacher are read at every step.
+        self.alternate = alternate and {"text", "pairs"} <= {objective.stream for objective in objectives.values()}
         self.groups = {
             name: make_groups(shards, objective.stream, objective.length, sampling, later)
             for name, objective in objectives.items()
@@ -311,8 +311,8 @@ class Batches(StepDataset):
         for name, objective in self.objectives.items():
             if objective.stream == stream:
                 probability_G = self._example_probabilities(name, probabilities)
-                turn = (step + (stream == "text")) // 2 if self.alternate else step
-                self.samplers[name] = self.samplers[name].reweight(probability_G.tolist(), turn)
+                sampler = self.samplers[name]
+                self.samplers[name] = sampler.reweight(probability_G.tolist(), self._turn(step, stream))
                 length_G = np.array([group.mean_length for group in self.groups[name]])
                 self._set_mean_length(name, float(probability_G @ length_G))
 
@@ -327,6 +327,10 @@ class Batches(StepDataset):
             batches.resample(own, step, stream)
         return batches
 
+    def _turn(self, step: int, stream: Stream) -> int:
+        """Return the number of earlier steps that read a stream, so that it skips no example."""
+        return (step + (stream == "text")) // 2 if self.alternate and stream != "sentences" else step
+
     def single_group(self, index: int, objectives: Mapping[str, DataObjective], seed: int) -> Batches:
         """Return batches of one group alone, for other objectives of the same names."""
         batches = copy(self)
@@ -339,11 +343,9 @@ class Batches(StepDataset):
         work = StepWork([], {}, 0)
         tokens = 0
         for name, objective in self.objectives.items():
-            turn = step
-            if self.alternate:
-                if (objective.stream == "pairs") != (step % 2 == 1):
-                    continue
-                turn = step // 2  # so that a stream skips no example
+            if self.alternate and objective.stream == ("text" if step % 2 else "pairs"):
+                continue
+            turn = self._turn(step, objective.stream)
             for index, corrupted in self._corrupted(name, turn):
                 batch = corrupted.pack(objective.length, self.has_bucketed_shapes, self.special.pad)
                 work.micro_batches.append((name, batch))
@@ -377,8 +379,10 @@ class Batches(StepDataset):
     def _read(self, name: str, group_N: np.ndarray, index_N: np.ndarray, noise: KeyedRandom) -> TokenizedExamples:
         groups = self.groups[name]
         read = [groups[group].example(index) for group, index in zip(group_N.tolist(), index_N.tolist(), strict=True)]
-        if self.objectives[name].stream == "text":
-            return TokenizedExamples([ids for ids, _, _ in read], bos=self.special.bos)
+        if self.objectives[name].stream != "pairs":
+            vectors = groups[0].teacher.vectors if isinstance(groups[0], TeacherGroup) else None
+            vector_NE = None if vectors is None else vectors[[row for _, _, row in read]]
+            return TokenizedExamples([ids for ids, _, _ in read], bos=self.special.bos, vector_NE=vector_NE)
         # In random order, so that no language is always first.
         swapped_N = noise.per_example("order") < 0.5
         pairs = [(b, a) if swapped else (a, b) for (a, b, _), swapped in zip(read, swapped_N, strict=True)]
@@ -390,11 +394,3 @@ class Batches(StepDataset):
 
     def _dropout_seed(self, name: str, step: int, index: int) -> int:
         return int(np.random.SeedSequence([*self.keys[name], DROPOUT, step, index]).generate_state(1, np.uint64)[0])
-
-
-def count_micro_batches(
-    tokens: float, micro_tokens: int, units: int, world_size: int, *, one_per_process: bool = False
-) -> int:
-    """Return the number of micro-batches of a step: equally many in each process, none empty."""
-    per_process = 1 if one_per_process else math.ceil(tokens / (micro_tokens * world_size))
-    return world_size * min(per_process, units // world_size)

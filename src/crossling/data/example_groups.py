@@ -21,6 +21,7 @@ from crossling.core.errors import BadInput
 from crossling.core.files import atomic_file
 from crossling.data.example_sampler import group_name, sampling_probabilities
 from crossling.data.shards import ArrayWriter, Shards, TokenizedBitext, TokenizedSentences, map_array
+from crossling.data.teacher_vectors import TeacherSentences, TeacherVectors
 from crossling.sampling import Sampling
 from crossling.vocabulary.special_tokens import EOS
 
@@ -74,7 +75,7 @@ def _starts(sentences: TokenizedSentences, capacity: int) -> Iterator[np.ndarray
 _NO_IDS = np.empty(0, dtype=np.int64)
 
 
-Example = tuple[np.ndarray, np.ndarray, int]  # ids, translation ids, corpus row
+Example = tuple[np.ndarray, np.ndarray, int]  # ids, translation ids, corpus row or row of the vector of a teacher
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,34 @@ class PairGroup:
         return [_truncate(side[row], self._side_limit, self.eos) for side in self.bitext.sides]
 
 
-ExampleGroup = TextGroup | PairGroup
+@dataclass(frozen=True)
+class TeacherGroup:
+    """Sentences of one language with vectors of a teacher."""
+
+    name: str
+    teacher: TeacherSentences
+    probability: float  # at the first step
+    length: int
+    eos: int = EOS
+
+    @cached_property
+    def mean_length(self) -> float:
+        rows = np.arange(0, len(self), -(-len(self) // LENGTH_SAMPLE))
+        return float(self.lengths(rows).mean())
+
+    def __len__(self) -> int:
+        return len(self.teacher)
+
+    def example(self, index: int) -> Example:
+        ids = _truncate(self.teacher.sentences[index], self.length - 1, self.eos)
+        return ids, _NO_IDS, int(self.teacher.rows[index])
+
+    def lengths(self, index_N: np.ndarray) -> np.ndarray:
+        """Return the tokens of some sentences with <s>. Reads no tokens."""
+        return 1 + np.asarray(np.minimum(self.teacher.sentences.lengths(index_N), self.length - 1))
+
+
+ExampleGroup = TextGroup | PairGroup | TeacherGroup
 
 
 def example_lengths(groups: Sequence[ExampleGroup], group_N: np.ndarray, index_N: np.ndarray) -> np.ndarray:
@@ -192,6 +220,9 @@ def make_groups(
     if stream == "text":
         text_group = FullTextGroup if sampling.full_blocks else TextGroup
         return [text_group(name, shards.text[name], p, length) for name, p in first.items()]
+    if stream == "sentences":
+        languages, eos = TeacherVectors.open(shards).languages, shards.special.eos
+        return [TeacherGroup(name, languages[name], p, length, eos=eos) for name, p in first.items()]
     bitexts = {group_name(bitext): bitext for bitext in shards.bitexts}
     return [PairGroup(name, bitexts[name], p, length, eos=shards.special.eos) for name, p in first.items()]
 
@@ -200,7 +231,7 @@ def _positive_probabilities(shards: Shards, stream: str, sampling: Sampling) -> 
     """Return the groups that are sampled. Raise BadInput if there are none."""
     probabilities = {name: p for name, p in sampling_probabilities(shards, stream, sampling).items() if p}
     if not probabilities:
-        expected = sampling.text_description if stream == "text" else sampling.pair_description
+        expected = sampling.pair_description if stream == "pairs" else sampling.text_description
         fix = "Tokenize some first"
         if stream == "pairs" and sampling.min_pairs:
             fix += ", or set sampling.min_pairs=none"

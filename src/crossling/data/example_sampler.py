@@ -25,11 +25,14 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.corpora.languages import small_languages
 from crossling.data.keyed_random import mix_bits
 from crossling.data.shards import Shards, TokenizedBitext
+from crossling.data.teacher_vectors import TeacherVectors
 from crossling.sampling import MOST_PAIRED, Pair, Sampling
 
 
 def sampling_probabilities(shards: Shards, stream: str, sampling: Sampling) -> dict[str, float]:
     """Return the probability of each language (`sw`), or of each corpus in a language pair (`opus en-sw`)."""
+    if stream == "sentences":
+        return sampling.text_probabilities(sampling.select(TeacherVectors.open(shards).counts))
     check_languages(shards, sampling)
     if stream == "text":
         return sampling.text_probabilities(text_counts(shards, sampling))

@@ -42,7 +42,7 @@ from crossling.vocabulary.open_vocabulary import AnyVocabulary, open_vocabulary,
 from crossling.vocabulary.vocabulary import check_vocabulary_folder
 
 StrPath = str | os.PathLike[str]
-CONTENTS = ("manifest.json", "text", "pairs", "multi", "vocab", ".*")  # of a folder of shards
+CONTENTS = ("manifest.json", "text", "pairs", "multi", "teacher", "vocab", ".*")  # of a folder of shards
 
 
 @overload

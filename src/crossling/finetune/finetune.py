@@ -31,6 +31,7 @@ from crossling.finetune.finetune_scoring import score_tuned_seed
 from crossling.finetune.finetune_settings import FinetuneSettings, finetune_grid, format_overrides
 from crossling.finetune.finetune_training import SELECTIONS, FinetuneRun, Selection, selection_score
 from crossling.finetune.own_labels import OwnLabels, finetune_own
+from crossling.finetune.sentence_vectors.finetune_vectors import EMBEDDING, finetune_vectors
 from crossling.finetune.supervised_training import (
     SCORES_FILE,
     WORK_FOLDER,
@@ -89,10 +90,12 @@ def finetune(
         data: Folder of benchmark data, or of parallel text for `translation`.
         out: Folder to write.
         type: Train on own labels in place of `task` and `data`: `tagging`, `classification`, `pair-classification` or
-            `qa`. Labels are those of the training file, and the scores are those of the dev set.
-        train: File with own labels: CoNLL, a table with the label in the last column, or the JSON of SQuAD.
+            `qa`. Labels are those of the training file, and the scores are those of the dev set. `embedding` trains
+            sentence vectors on own pairs.
+        train: File with own labels: CoNLL, a table with the label in the last column, or the JSON of SQuAD. For
+            `embedding` a table or JSON Lines with anchor, positive, and negatives or a score.
         dev: File like `train` that selects the checkpoint. [default: every tenth example of `train`]
-        columns: Names or numbers (from 1) of the columns of texts, then of the label.
+        columns: Names or numbers (from 1) of the columns of texts, then of the label, score or negatives.
         language: Language of the own examples. [default: by the file name, or und]
         setting: `zero-shot` trains on one language, `translate-train` on its translations too.
         seeds: Number of models. Their seeds are consecutive.
@@ -127,6 +130,8 @@ def finetune(
         check_output_folder(out, holds=CONTENTS, command="crossling finetune")
         dev = Path(dev) if dev is not None else None
         own = OwnLabels(type, Path(train), dev, columns=tuple(columns), language=language)
+        if type == EMBEDDING:
+            return finetune_vectors(model, own, out, seeds=seeds, overrides=overrides)
         return finetune_own(model, own, out, seeds=seeds, overrides=overrides)
     if task is None or data is None:
         raise BadInput("task and data: one is missing. Give both, or type and train for own labels.")

@@ -106,6 +106,58 @@ class FinetuneSettings(TrainingSettings):
         return self.steps or max(1, round(self.epochs * features / self.batch))
 
 
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSettings(TrainingSettings):
+    """Settings of sentence vectors (`--type embedding`).
+
+    Args:
+        lr: Peak learning rate.
+        epochs: Passes over the training pairs.
+        batch: Pairs of a step. With the ranking loss they are each other's negatives.
+        micro_tokens: Tokens of a chunk of texts with padding. It bounds memory and changes no loss.
+        length: Longest text in tokens while training.
+        warmup: Warm-up steps. Below 1, a fraction of all steps.
+        weight_decay: Weight decay of AdamW.
+        loss: Multiple negatives ranking loss (`ranking`), or with scores `cosent` or `cosine`. [default: `ranking`,
+            with scores `cosent`]
+        temperature: Divisor of the cosines in `ranking` and `cosent`.
+        symmetric: Average the ranking loss with that from positives to anchors.
+        hard_negatives: Hard negatives to mine for each pair, with the ranking loss.
+        margin: Fraction by which a mined negative must be less similar to the anchor than the positive.
+        remine: Mine again before each epoch, with the model in training.
+        pooling: Pooling of an encoder whose folder declares none.
+        query_prompt: Text before each anchor. [default: the prompt `query` of the model]
+        document_prompt: Text before each positive and negative. [default: the prompt `document` or `passage`]
+    """
+
+    lr: Annotated[float, POSITIVE] = 2e-5
+    epochs: Annotated[float, POSITIVE] = 3
+    batch: Annotated[int, Bounds(at_least=2)] = 64
+    length: Annotated[int, Bounds(at_least=8)] = 128
+    warmup: Annotated[float, AT_LEAST_0] = 0.1
+    weight_decay: Annotated[float, AT_LEAST_0] = 0.0
+    loss: Literal["auto", "ranking", "cosent", "cosine"] = "auto"
+    temperature: Annotated[float, POSITIVE] = 0.05
+    symmetric: bool = False
+    hard_negatives: Annotated[int, AT_LEAST_0] = 1
+    margin: Annotated[float, PROBABILITY] = 0.05
+    remine: bool = False
+    pooling: Literal["mean", "cls"] = "mean"
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+
+    changeable: ClassVar[tuple[str, ...]] = ("seed", "checkpoint_every", "log_every", "micro_tokens")
+
+    def total_steps(self, pairs: int) -> int:
+        """Return the number of training steps on this many pairs."""
+        return self.steps or max(1, round(self.epochs * pairs / self.batch))
+
+
+def embedding_settings(assignments: Iterable[str]) -> EmbeddingSettings:
+    """Return the settings of sentence vectors, with `key=value` overrides."""
+    return override(EmbeddingSettings(), assignments, "fine-tuning settings")
+
+
 def finetune_grid(
     dataset: BenchmarkDataset, grid: str | None, assignments: Sequence[str]
 ) -> dict[str, FinetuneSettings]:

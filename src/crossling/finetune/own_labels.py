@@ -101,7 +101,7 @@ def read_own_data(own: OwnLabels) -> TrainingData:
     """
     kind, train, dev, columns = own.kind, own.train, own.dev, own.columns
     if kind not in OWN_TYPES:
-        raise BadInput(f"type={kind}: no such type{suggestion(kind, OWN_TYPES)}")
+        raise BadInput(f"type={kind}: no such type{suggestion(kind, [*OWN_TYPES, 'embedding'])}")
     task_type, metrics, hyperparameters = OWN_TYPES[kind]
     header, examples = _read_examples(kind, train, columns)
     if not header:

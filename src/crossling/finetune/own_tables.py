@@ -33,7 +33,7 @@ def read_labelled(file: Path, columns: Sequence[str | int], width: int) -> tuple
     Raises:
         BadInput: If a row cannot be read, or the columns are not certain.
     """
-    rows = _read_rows(file)
+    rows = read_rows(file)
     if (first := next(rows, None)) is None:
         return [], []
     names = [cell.strip() for cell in first[1]]
@@ -55,7 +55,7 @@ def read_texts(file: Path, columns: Sequence[str | int], trained_columns: Sequen
     Raises:
         BadInput: If a row cannot be read, or the columns are not certain.
     """
-    rows = _read_rows(file)
+    rows = read_rows(file)
     if (first := next(rows, None)) is None:
         return
     names = [cell.strip() for cell in first[1]]
@@ -81,7 +81,7 @@ def refuse_header(file: Path, rows: Sequence[Cells]) -> None:
         )
 
 
-def _read_rows(file: Path) -> Iterator[tuple[int, Cells]]:
+def read_rows(file: Path) -> Iterator[tuple[int, Cells]]:
     """Yield the number and the cells of every row that is not blank."""
     ending = COMPRESSION_SUFFIX.sub("", file.name).rpartition(".")[2].lower()
     if ending not in TEXT_ENDINGS:

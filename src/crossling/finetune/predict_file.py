@@ -1,4 +1,4 @@
-"""Predict on a file of the user: tags of words, classes of texts, or answers to questions, each with its score.
+"""Predict on a file of the user: tags of words, classes of texts, answers to questions, or sentence vectors.
 
 | model | file | a row |
 |---|---|---|
@@ -7,6 +7,7 @@
 | | others | words in the first column (CoNLL) |
 | classification | `.txt`, `.tsv`, `.csv` | one text, or two in columns |
 | QA | `.tsv`, `.csv` | question and context |
+| sentence vectors | `.txt`, `.tsv`, `.csv` | one text, or two whose similarity is computed |
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from crossling.core.locks import output_lock
 from crossling.core.progress import count_truncations
 from crossling.corpora.text_files import COMPRESSION_SUFFIX, SkipReason, clean_line
 from crossling.finetune.own_tables import read_texts, usable_line
+from crossling.finetune.sentence_vectors.predict_vectors import predict_vectors, write_predictions
+from crossling.finetune.sentence_vectors.vector_training import VECTOR_INFO
 from crossling.finetune.task_type import TaskConfig
 from crossling.finetune.tuned_model import TunedModel
 from crossling.ingest.delimited import Cells
@@ -48,11 +51,13 @@ def predict(
 
     Args:
         model: Fine-tuned model, or its folder.
-        file: CoNLL columns or sentences for tagging, texts for classification, questions with contexts for QA.
+        file: CoNLL columns or sentences for tagging, texts for classification, questions with contexts for QA, texts or
+            pairs of texts for sentence vectors.
         columns: Names or numbers (from 1) of the columns of texts. [default: those of
             the training file if the header has them, else all, at most two]
         language: Use the model of this language, if the folder has one.
-        out: File to write: JSON Lines if it ends in `.jsonl`, else CoNLL or TSV. [default: return the rows]
+        out: File to write: JSON Lines if it ends in `.jsonl`, else CoNLL or TSV. Vectors also as `.npy`. [default:
+            return the rows]
 
     Returns:
         Rows with the input, the prediction and its score, or the path `out`.
@@ -64,6 +69,9 @@ def predict(
         >>> predict("tuned-panx", "sentences.txt")[0]["tags"]
         ['B-PER', 'O']
     """
+    if not isinstance(model, TunedModel) and VECTOR_INFO.exists(Path(model)):
+        rows = predict_vectors(Path(model), Path(file), columns)
+        return list(rows) if out is None else write_predictions(rows, Path(out))
     tuned = model if isinstance(model, TunedModel) else TunedModel.load(model, language)
     rows = predict_rows(tuned, Path(file), columns)
     if out is None:

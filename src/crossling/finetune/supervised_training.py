@@ -25,7 +25,8 @@ from crossling.core.distributed import (
 )
 from crossling.core.errors import BadInput, Failed
 from crossling.core.files import atomic_file, atomic_folder, link_or_copy
-from crossling.data.batches import StepDataset, StepWork, count_micro_batches
+from crossling.data.balanced_parts import count_micro_batches
+from crossling.data.batches import StepDataset, StepWork
 from crossling.data.packing import Batch
 from crossling.finetune.finetune_settings import Settings, TrainingSettings
 from crossling.finetune.tuned_model import Info, InfoFile
@@ -331,8 +332,11 @@ def train_seeds(
 
 
 def link_files(source: Path, target: Path, recursive: bool = True) -> None:
-    """Link the files of a folder into another one, replacing files of the same name. Copies if links fail."""
-    for file in sorted(source.rglob("*") if recursive else source.glob("*")):
+    """Link the files of a folder into another one, replacing files of the same name. Copies if links fail.
+
+    Without `recursive`, of its folders only those of the modules of Sentence Transformers (`1_Pooling`).
+    """
+    for file in sorted(source.rglob("*") if recursive else [*source.glob("*"), *source.glob("[0-9]_*/*")]):
         if file.is_file():
             with atomic_file(target / file.relative_to(source)) as new:
                 new.unlink()

@@ -16,7 +16,7 @@ from crossling.core.errors import BadInput, first_line
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
 from crossling.inference.cpu_precision import check_precision, resolve_precision
 from crossling.inference.sentence_encoder import Encoder
-from crossling.inference.sentence_head import HEAD_FILES, SentenceHead, find_encoder_folder
+from crossling.inference.sentence_head import HEAD_FILES, SentenceHead, find_encoder_folder, has_modules_after_pooling
 from crossling.inference.word_links import first_id
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import LMHead
@@ -93,8 +93,9 @@ def load_pretrained_encoder(model: str | os.PathLike[str]) -> Encoder:
     folder = get_model_folder(name, TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
     network = load_pretrained(find_encoder_folder(folder), name)
     universal_layer = getattr(network.config, "universal_layer", None)
-    # The vectors of our exports are those of the universal layer.
-    head = SentenceHead.read(folder, network.config.hidden_size) if universal_layer is None else None
+    # The vectors of our exports are those of the universal layer, unless modules follow it.
+    declared = universal_layer is None or has_modules_after_pooling(folder)
+    head = SentenceHead.read(folder, network.config.hidden_size) if declared else None
     tokenizer = load_tokenizer(find_encoder_folder(folder), name)
     return Encoder(network, tokenizer, name, universal_layer=universal_layer, head=head)
 

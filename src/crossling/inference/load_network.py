@@ -21,6 +21,7 @@ from crossling.core.files import read_json
 from crossling.core.hub import find_local_folder
 from crossling.inference.cpu_precision import resolve_precision
 from crossling.inference.sentence_encoder import Encoder
+from crossling.inference.sentence_head import has_modules_after_pooling
 from crossling.inference.stored_weights import keep_stored
 from crossling.model.config import CrosslingConfig
 from crossling.model.encoder import EncoderNetwork
@@ -78,7 +79,9 @@ def _load_exported(folder: Path, name: str, precision: str) -> Encoder | None:
     try:
         if read_json(folder / "config.json")["model_type"] != CrosslingConfig.model_type:
             return None
-        if (folder / "recipe.json").exists() or not (weights.is_file() and tokenizer_file.is_file()):
+        if (folder / "recipe.json").exists() or has_modules_after_pooling(folder):
+            return None
+        if not (weights.is_file() and tokenizer_file.is_file()):
             return None
         config = CrosslingConfig.from_pretrained(folder, local_files_only=True)
         stored = load_file(weights)  # mapped: what is not read takes no memory

@@ -34,6 +34,7 @@ OLD_POOLINGS = {  # names of Sentence Transformers before 6
     "pooling_mode_lasttoken": "lasttoken",
 }
 HEAD_FILES = ("[0-9]_*/model.safetensors",)  # weights of modules after the encoder, on the Hugging Face hub
+LAYER_KEYS = ("num_hidden_layers", "output_layer")  # of the encoder; the second is that of our architecture
 ACTIVATIONS = {each.__name__: each for each in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid)}
 
 
@@ -102,7 +103,7 @@ class SentenceHead:
             layers=layers.eval().requires_grad_(False),
             width=last,
             counts_prompt=bool(pooling.get("include_prompt", True)),
-            layer=(limits.get("config_args") or {}).get("num_hidden_layers"),
+            layer=next(filter(None, map((limits.get("config_args") or {}).get, LAYER_KEYS)), None),
             max_length=limits.get("max_seq_length"),
             lowercases=bool(limits.get("do_lower_case", False)),
             prompts=settings.get("prompts") or {},
@@ -145,6 +146,10 @@ class SentenceHead:
         pooled_BL = valid_BL.clone()
         if not self.counts_prompt:
             pooled_BL[:, :prompt_length] = 0
+        return self.compute_pooled(hidden_BLD, pooled_BL)
+
+    def compute_pooled(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
+        """Return the sentence vectors, [B, E] in float32, where `pooled_BL` is 1 for the tokens to pool."""
         vectors = [POOLINGS[name](hidden_BLD.float(), pooled_BL) for name in self.poolings]
         output: Tensor = self.layers(torch.cat(vectors, dim=-1))
         return output
@@ -261,6 +266,14 @@ def find_encoder_folder(folder: Path) -> Path:
     if (folder / "config.json").is_file() or not (folder / MODULES).is_file():
         return folder
     return _module_folder(folder, _read_list(folder / MODULES)[0])
+
+
+def has_modules_after_pooling(folder: Path) -> bool:
+    """Return whether a folder declares more than an encoder and its pooling, or prompts."""
+    modules = folder / MODULES
+    return modules.is_file() and (
+        len(_read_list(modules)) > 2 or bool(_read_optional(folder / SETTINGS).get("prompts"))
+    )
 
 
 def _module_folder(folder: Path, module: Mapping[str, Any]) -> Path:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from crossling.objectives import cost
 from crossling.objectives.matryoshka import parse_widths, project_prefixes
 from crossling.objectives.mlm import mask_tokens, masking_problems
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+from crossling.objectives.sentence_states import Pooling, pool_sentences, resolve_layer
 from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class XLCo(PretrainingObjective):
     temperature: Annotated[float, POSITIVE] = 0.25
     normalize: bool = False
     symmetric: bool = False
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: Pooling = "cls"
     rate: Annotated[float, PROBABILITY] = 0.15
     keep: Annotated[float, PROBABILITY] = 0.1
     random: Annotated[float, PROBABILITY] = 0.1
@@ -165,7 +166,7 @@ class XLCo(PretrainingObjective):
 
         modules: ModuleBuilders = {"projection": projection}
         if self.momentum:
-            modules["key_encoder"] = lambda: build_key_encoder(encoder, self._layer(encoder))
+            modules["key_encoder"] = lambda: build_key_encoder(encoder, resolve_layer(encoder, self.layer))
             modules["key_projection"] = lambda: projection().requires_grad_(False)
         if self.queue:
             modules["queue"] = lambda: KeyQueue(self.queue, sum(self.widths(encoder.config.hidden_size)))
@@ -286,27 +287,13 @@ class XLCo(PretrainingObjective):
 
         encoder = net.parts["key_encoder"] if prefix else net.encoder
         projection = net.parts[f"{prefix}projection"]
-        segments_RW, starts_N = batch[f"{side}_segments"], batch[f"{side}_starts"]
-        first_N = starts_N if self.pooling == "cls" else None
-        output = encoder(batch[side], segments=segments_RW, layers=self._layer(encoder), positions=first_N)
-        if self.pooling == "cls":
-            pooled_ND = output.last_hidden_state
-        else:
-            hidden_RWD = output.last_hidden_state
-            segment_P = segments_RW.flatten()
-            # Ones are added, because a count on the device would have to wait for it.
-            ones_P = hidden_RWD.new_ones(len(segment_P), dtype=torch.float32)
-            length_N = ones_P.new_zeros(len(starts_N) + 1).index_add(0, segment_P, ones_P)[1:]
-            sum_ND = hidden_RWD.new_zeros(len(starts_N) + 1, hidden_RWD.shape[-1])
-            pooled_ND = sum_ND.index_add(0, segment_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
+        layer = resolve_layer(encoder, self.layer)
+        pooled_ND = pool_sentences(encoder, batch, side, layer=layer, pooling=self.pooling)
         with torch.autocast(pooled_ND.device.type, enabled=False):  # cosine / 0.05 needs more digits than bfloat16 has
             if self.matryoshka:
                 return project_prefixes(projection, pooled_ND.float(), self.widths(pooled_ND.shape[-1]), self.normalize)
             vector_ND = projection(pooled_ND.float())
         return F.normalize(vector_ND, dim=-1) if self.normalize else vector_ND
-
-    def _layer(self, encoder: CrosslingModel | NativeEncoder) -> int:
-        return encoder.config.universal_layer if self.layer is None else self.layer
 
     def _update_key_encoder(self, net: Network, momentum: float) -> None:
         from crossling.objectives.momentum import update_moving_average
@@ -317,7 +304,7 @@ class XLCo(PretrainingObjective):
     def flops_per_token(self, net: Network, length: float) -> float:
         """Return the FLOPs of both sides, which are encoded separately. Keys without gradient have no backward pass."""
         side_length = length if self.mixup else length / 2  # mixup joins two pairs
-        layers = cost.encoder_flops(net.encoder, side_length, self._layer(net.encoder))
+        layers = cost.encoder_flops(net.encoder, side_length, resolve_layer(net.encoder, self.layer))
         widths = self.widths(net.encoder.config.hidden_size)
         one_side = layers + 2 * len(widths) * cost.matrix_weights(net.parts["projection"]) / side_length
         candidates = self.queue or self.pairs
@@ -329,7 +316,7 @@ class XLCo(PretrainingObjective):
 
     def activation_bytes(self, net: Network, gradient_checkpointing: bool) -> float:
         predicted = 0.0 if self.pooling == "cls" else 1.0  # one position of a sequence, or all
-        layers = self._layer(net.encoder)
+        layers = resolve_layer(net.encoder, self.layer)
         stored = cost.peak_bytes(net.encoder, gradient_checkpointing, layers, predicted=predicted)
         return stored * (1.0 if self.symmetric or self._keys_have_gradients else 0.5)  # keys store nothing
 

@@ -243,7 +243,7 @@ class _Data:
                 read = sum(load.tokens if stream == "text" else load.examples for load in own)  # in units of counts
                 fraction = recipe.stream_steps(stream) / recipe.steps
                 steps.append(int(MAX_EPOCHS * sum(preview.counts.values()) / (read * fraction)))
-        return min(steps)
+        return min(steps, default=recipe.steps)
 
 
 def _batch_settings(

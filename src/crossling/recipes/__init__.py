@@ -109,7 +109,8 @@ def recipe_name(recipe: str) -> str:
         return compact[_compact(recipe)]
     if recipe in OBJECTIVES:
         trained = [name for name, build in RECIPES.items() if recipe in build().objectives]
-        raise BadInput(f"{recipe}: this is an objective, not a recipe. Use a recipe that has it: {', '.join(trained)}.")
+        fix = f"Use a recipe that has it: {', '.join(trained)}" if trained else f"Set {recipe}=on for a recipe"
+        raise BadInput(f"{recipe}: this is an objective, not a recipe. {fix}.")
     if recipe == bundled.NAME:
         raise BadInput(f"{recipe}: this is a model, not a recipe. Use `crossling pretrain rosetta --init {recipe}`.")
     kind = folder_kind(recipe)

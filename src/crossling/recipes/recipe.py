@@ -27,6 +27,7 @@ from crossling.objectives import (
     TLM,
     TRTD,
     Denoising,
+    Distillation,
     PairDenoising,
     PretrainingObjective,
     XLCo,
@@ -39,7 +40,7 @@ from crossling.train.choices import Parallel, Precision, Reduction
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.run_folder import read_description
 
-OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm", "denoising", "pair_denoising")
+OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm", "denoising", "pair_denoising", "distillation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ class Recipe:
         ca_tlm: Cross-attention masked language modelling on translation pairs (VECO).
         denoising: Reconstruct text from which spans were removed, with a decoder (mBART).
         pair_denoising: Translate a source from which spans were removed, with a decoder (mBART in VECO's Table 5).
+        distillation: Copy the sentence vectors of a teacher.
         dro: Resample bitext during the run by the loss of each corpus and language pair.
         reduction: Divide each loss term by its own count (`mean`), or all by the sum of all counts (`token_sum`).
         alternate: Train on text in even steps and on pairs in odd steps, instead of both in each step.
@@ -105,6 +107,7 @@ class Recipe:
     ca_tlm: CATLM | None = None
     denoising: Denoising | None = None
     pair_denoising: PairDenoising | None = None
+    distillation: Distillation | None = None
     dro: DRO | None = None
     reduction: Reduction = "mean"
     alternate: bool = False
@@ -141,7 +144,7 @@ class Recipe:
         """Return the number of steps that read a stream.
 
         Args:
-            stream: `text` or `pairs`.
+            stream: `text`, `pairs` or `sentences`.
 
         Returns:
             All steps, or half of them if text and pairs alternate.
@@ -150,7 +153,8 @@ class Recipe:
             >>> crossling.recipes.xlm("base").replace(alternate=True, steps=11).stream_steps("text")
             6
         """
-        if not self.alternate or len({objective.stream for objective in self.objectives.values()}) == 1:
+        streams = {objective.stream for objective in self.objectives.values()}
+        if not self.alternate or stream == "sentences" or not {"text", "pairs"} <= streams:
             return self.steps
         return (self.steps + (stream == "text")) // 2
 
@@ -365,8 +369,8 @@ class Recipe:
             yield "freeze_steps needs cross-attention to train. Set freeze_steps=0 or model.cross_attention=true."
         for phase in self.split():
             yield from phase.sampling.problems()
-        xlco_layer = self.xlco.layer if self.xlco else None
-        for key, layer in (("xlco.layer", xlco_layer), ("model.universal_layer", self.model.universal_layer)):
+        layers = {f"{name}.layer": getattr(each, "layer", None) for name, each in self.objectives.items()}
+        for key, layer in (*layers.items(), ("model.universal_layer", self.model.universal_layer)):
             if layer is not None and not 0 <= layer <= self.model.layers:
                 yield f"{key} is {layer}, the model has layers 0 to {self.model.layers}. Set one of these."
         yield from self.optimizer.problems(self.steps)

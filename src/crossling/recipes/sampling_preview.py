@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from crossling.core.errors import BadInput
 from crossling.data.batches import DataObjective
-from crossling.data.example_groups import MIN_FILL
+from crossling.data.example_groups import MIN_FILL, make_groups
 from crossling.data.example_sampler import (
     check_languages,
     pair_counts,
@@ -171,6 +171,8 @@ def preview_loads(
         if objective.stream == "text":
             assert text is not None
             loads[name], _ = _text_load(objective, recipe, shards, text.probabilities)
+        elif objective.stream == "sentences":
+            loads[name] = _sentence_load(objective, recipe, shards)
         else:
             assert pairs is not None
             loads[name] = _pair_load(objective, shards, pairs.probabilities, pairs.counts)
@@ -196,6 +198,12 @@ def _pair_load(
         if bitext.pairs and (pair := unordered_pair(bitext.languages)) in counts:
             lengths[pair] += _pair_length(shards, bitext, objective.length) * bitext.pairs / counts[pair]
     return _mean_load(objective, probabilities, lengths)
+
+
+def _sentence_load(objective: DataObjective, recipe: Recipe, shards: Shards) -> ObjectiveLoad:
+    groups = make_groups(shards, objective.stream, objective.length, recipe.sampling)
+    lengths = {group.name: group.mean_length for group in groups}
+    return _mean_load(objective, {group.name: group.probability for group in groups}, lengths)
 
 
 def _mean_load(
