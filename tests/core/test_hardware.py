@@ -19,13 +19,31 @@ def test_an_accelerator_by_name() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(BadInput, match=r"unknown GPU 'h20'\. Give the most similar of v100, .* 4090\."):
+    with pytest.raises(
+        BadInput, match=r"device=h20: no such device\. Give cpu, or the most similar GPU of v100, .*4090"
+    ):
         get_accelerator("h20")
 
 
-def test_the_default_without_a_gpu_is_an_h200() -> None:
+def test_the_default_without_a_gpu_is_this_cpu() -> None:
     assert local_accelerator() is None
+    found = get_accelerator()
+    assert found == get_accelerator("cpu")
+    assert found.is_cpu
+    assert found.memory_gib > 0.1
+
+
+def test_the_default_with_an_unknown_gpu_is_an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "local_accelerator", lambda: None)
+    monkeypatch.setattr(hardware.torch.cuda, "is_available", lambda: True)
     assert get_accelerator() is ACCELERATORS["h200"]
+
+
+def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert hardware.user_cache() == tmp_path / "crossling"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert hardware.user_cache() == Path.home() / ".cache" / "crossling"
 
 
 @pytest.mark.parametrize(

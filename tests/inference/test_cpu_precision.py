@@ -58,6 +58,8 @@ def make_crossling(precision: str, **options: object) -> Encoder:
         {"gate_input": "hidden"},
         {"gated": False},
         {"relative_positions": False, "absolute_positions": True},
+        {"position_embedding_type": "rotary", "hidden_act": "geglu"},
+        {"biases": False},
     ],
 )
 def test_vectors_are_close_to_float32(precision: str, options: dict[str, object]) -> None:

@@ -70,7 +70,7 @@ def test_differences_are_settings_and_objectives(tmp_path: Path) -> None:
 
 
 def test_shipped_plans() -> None:
-    assert PLAN_NAMES == ["papers", "rosetta", "synthetic", "synthetic-all"]
+    assert PLAN_NAMES == ["architecture", "papers", "rosetta", "synthetic", "synthetic-all"]
     papers = read_plan("papers")
     assert len(papers.measure["tatoeba"]) == 28
     assert papers.synthetic is None

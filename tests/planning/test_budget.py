@@ -266,7 +266,18 @@ def crossling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 def test_printed_command_can_be_run(
     shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["plan", "xlm_e", "--shards", str(shards.path), "--hours", "0.5", "--set", "trtd.length=64"]
+    arguments = [
+        "plan",
+        "xlm_e",
+        "--shards",
+        str(shards.path),
+        "--hours",
+        "0.5",
+        "--gpu",
+        "h200",
+        "--set",
+        "trtd.length=64",
+    ]
     status, out, _ = crossling(monkeypatch, capsys, *arguments)
     assert status == 0
     command = out.strip().splitlines()[-1]
@@ -306,7 +317,7 @@ def test_unknown_gpu_is_refused(
     arguments = ["plan", "xlm_e", "--shards", str(shards.path), "--gpu", "h2000"]
     status, out, err = crossling(monkeypatch, capsys, *arguments)
     assert (status, out) == (2, "")
-    assert "unknown GPU 'h2000'. Give the most similar of v100, " in err
+    assert "device=h2000: no such device. Give cpu, or the most similar GPU of v100, " in err
 
 
 def test_hours_must_be_positive_and_finite() -> None:

@@ -63,10 +63,13 @@ def bytes_stored_by_autograd(
 @pytest.mark.parametrize(("width", "inner"), [(128, 512), (192, 256)])
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("predicted", [1.0, 0.2])
-def test_block_stores_what_the_formula_predicts(width: int, inner: int, paired: bool, predicted: float) -> None:
+@pytest.mark.parametrize("activation", ["gelu", "geglu"])
+def test_block_stores_what_the_formula_predicts(
+    width: int, inner: int, paired: bool, predicted: float, activation: Any
+) -> None:
     config = CrosslingConfig(
         hidden_size=width, num_attention_heads=4, intermediate_size=inner, relative_positions=False, gated=False,
-        cross_attention=paired, dropout=0.0, vocab_size=50,
+        cross_attention=paired, dropout=0.0, vocab_size=50, hidden_act=activation,
     )  # fmt: skip
     found = bytes_stored_by_autograd(config, rows=5, length=30, paired=paired, predicted=predicted)
     assert found == pytest.approx(block_bytes(config, paired, predicted), rel=0.02)

@@ -26,7 +26,7 @@ from .fake_shards import STAR, WORKED, hundred_languages, recipe, shards_of
 
 
 def page_of(shards: Any, out: Path, *assignments: str) -> HtmlPage:
-    plan(recipe(*assignments), shards, out)
+    plan(recipe(*assignments), shards, out, device="h200")
     text = out.read_text(encoding="utf-8")
     assert is_self_contained(text)
     return HtmlPage(text)
@@ -168,6 +168,6 @@ def test_plan_prints_tables_and_writes_a_page(
 
 def test_only_the_largest_rows_are_printed() -> None:
     text = {f"l{i:02}": 1000 * (i + 1) for i in range(40)}
-    found = [*plan_tables(plan(recipe("trtd=off"), shards_of({}, text)))]
+    found = [*plan_tables(plan(recipe("trtd=off"), shards_of({}, text), device="h200"))]
     assert [table.row_count for table in found][1:] == [12, 3]
     assert found[1].caption == "and 28 smaller ones (--json, or -o page.html)"

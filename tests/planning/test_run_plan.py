@@ -220,7 +220,7 @@ def test_focus_without_data_is_refused(shards: Shards, full_recipe: Recipe) -> N
 def test_an_assumed_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_plan, "local_accelerator", lambda: None)
     with pytest.warns(UserWarning, match="no known GPU here, so memory and time are predicted for an H200"):
-        plan(recipe("trtd=off"), shards_of({}))
+        plan(recipe("trtd=off"), shards_of({}), gpus=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plan(recipe("trtd=off"), shards_of({}), gpu="a100")

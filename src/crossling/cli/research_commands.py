@@ -53,7 +53,9 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
 
 
 def lab(
-    plan: Annotated[str, argument("PLAN", "papers, rosetta, synthetic, synthetic-all, or your own plan (.json).")],
+    plan: Annotated[
+        str, argument("PLAN", "architecture, papers, rosetta, synthetic, synthetic-all, or your own plan (.json).")
+    ],
     out: Annotated[Path, option("LAB", "Write to this folder.", "-o", "--out")],
     shards: Annotated[Path | None, option("FOLDER", "Shards made by crossling tokenize, for all runs.")] = None,
     data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data.")] = None,

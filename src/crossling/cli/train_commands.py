@@ -41,14 +41,18 @@ def plan(
     set_: Set = None,
     init: Annotated[str | None, option("MODEL", "Model that the run will be initialized from.")] = None,
     hours: Annotated[float | None, option("H", "Choose the size and steps that fit this budget.")] = None,
-    gpus: Annotated[int, option("N", "Number of GPUs; above 8 a multiple of 8.", min=1)] = 1,
-    gpu: Annotated[
+    gpus: Annotated[int | None, option("N", "Number of GPUs; above 8 a multiple of 8. [default: 1]", min=1)] = None,
+    device: Annotated[
         str | None,
-        option("GPU", "v100, a100-40, a100, h100, h200, b200, l40s or 4090. [default: the one here]", "--gpu"),
+        option(
+            "NAME", "cpu, or v100, a100-40, a100, h100, h200, b200, l40s, 4090. [default: here]", "--device", "--gpu"
+        ),
     ] = None,
     json_: Json = False,
 ) -> None:
     """Show sampling, epochs, parameters, FLOPs, memory and time of a recipe. Trains nothing.
+
+    Without a GPU, the time is that of this CPU, whose speed is measured once in a few seconds.
 
     Example: crossling plan xlm_e --shards shards --set sampling.pair_rule=xy_lent -o plan.html
 
@@ -62,7 +66,7 @@ def plan(
         check_model(init)
     from crossling.planning.plan_page import budget_table, plan_tables
 
-    planned = xl.plan(recipe, shards, out, size=size, set=set_ or [], init=init, hours=hours, gpus=gpus, gpu=gpu)
+    planned = xl.plan(recipe, shards, out, size=size, set=set_ or [], init=init, hours=hours, gpus=gpus, device=device)
     if json_:
         print(json.dumps(planned.dump()))
         return

@@ -1,4 +1,4 @@
-"""Accelerators: memory, and the vendor's peak for dense matrix products in bfloat16.
+"""Devices: memory, and for GPUs the vendor's peak for dense matrix products in bfloat16.
 
 Model FLOPs utilization (MFU) refers to this published peak, so that accelerators can be compared. A real matrix product
 reaches less: 759 of 989 TFLOP/s on an H200.
@@ -25,13 +25,14 @@ FP8_CAPABILITY = (8, 9)  # first compute capability of NVIDIA GPUs with fp8
 
 @dataclass(frozen=True)
 class Accelerator:
-    """Memory and speed of a GPU."""
+    """Memory and speed of a GPU, or of the CPU of this machine."""
 
     name: str
     memory_gib: float
-    peak_flops: float  # per second
+    peak_flops: float  # per second; 0 for a CPU, whose speed is measured
     link_bandwidth: float  # bytes per second in one direction, to the GPUs of its machine
     network_bandwidth: float  # the same to other machines: its part of the network of a machine with 8 GPUs
+    is_cpu: bool = False
 
 
 # From the vendors' data sheets, without sparsity: name, GiB, TFLOP/s, and GB/s inside a machine and between machines.
@@ -59,12 +60,34 @@ ACCELERATORS = {
 
 
 def get_accelerator(name: str | None = None) -> Accelerator:
-    """Return an accelerator by name [default: the local one, or an H200 if there is none in the table]."""
+    """Return a device by name: a GPU of the table, or `cpu`.
+
+    The default is the local GPU, an H200 if the table lacks it, and the CPU where there is no GPU.
+    """
     if name is None:
-        return local_accelerator() or ACCELERATORS["h200"]
+        return local_accelerator() or (ACCELERATORS["h200"] if torch.cuda.is_available() else local_cpu())
+    if name.lower() == "cpu":
+        return local_cpu()
     if name.lower() not in ACCELERATORS:
-        raise BadInput(f"unknown GPU {name!r}. Give the most similar of {', '.join(ACCELERATORS)}.")
+        raise BadInput(
+            f"device={name}: no such device. Give cpu, or the most similar GPU of {', '.join(ACCELERATORS)}."
+        )
     return ACCELERATORS[name.lower()]
+
+
+def local_cpu() -> Accelerator:
+    """Return the CPU of this machine as one device, with the present number of threads."""
+    threads = torch.get_num_threads()
+    name = f"{cpu_name()}, {threads} {'thread' if threads == 1 else 'threads'}"
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB if hasattr(os, "sysconf") else 8.0
+    return Accelerator(
+        name=name, memory_gib=memory_gib, peak_flops=0.0, link_bandwidth=1.0, network_bandwidth=1.0, is_cpu=True
+    )
+
+
+def user_cache() -> Path:
+    """Return the folder for what crossling stores about this machine. It may not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "crossling"
 
 
 def local_accelerator() -> Accelerator | None:

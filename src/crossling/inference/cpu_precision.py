@@ -29,6 +29,7 @@ from crossling.inference.stored_weights import StoredEmbedding, StoredLinear
 from crossling.model.attention import AttentionMask, PositionBias, SelfAttention
 from crossling.model.encoder import FeedForward
 from crossling.model.int8 import LARGEST, quantize_rows
+from crossling.model.position import RotaryAngles
 
 if TYPE_CHECKING:
     from crossling.inference.hidden_states import Model
@@ -180,9 +181,13 @@ def _replace_layers(module: nn.Module, precision: str) -> None:
 
 def pack_linear(linear: nn.Linear, precision: str, has_gelu: bool = False) -> nn.Module:
     """Return a linear layer for inference, followed by GELU if requested."""
+    return PACKED[precision](*_weight_and_bias(linear), has_gelu)
+
+
+def _weight_and_bias(linear: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a linear layer, zeros if it has no bias."""
     weight_OD = linear.weight.detach()
-    bias_O = weight_OD.new_zeros(len(weight_OD)) if linear.bias is None else linear.bias.detach()
-    return PACKED[precision](weight_OD, bias_O, has_gelu)
+    return weight_OD, weight_OD.new_zeros(len(weight_OD)) if linear.bias is None else linear.bias.detach()
 
 
 class BFloat16Linear(nn.Module):
@@ -236,7 +241,7 @@ class PackedSelfAttention(nn.Module):
     def __init__(self, attention: SelfAttention, precision: str) -> None:
         super().__init__()
         self.heads, self.width = attention.heads, attention.qkv.in_features
-        weight_OD, bias_O = attention.qkv.weight.detach(), attention.qkv.bias.detach()
+        weight_OD, bias_O = _weight_and_bias(attention.qkv)
         self.scale_H = None if attention.gate is None else attention.gate.scale_H
         if attention.gate is not None:
             gate_weight_GD, gate_bias_G = fold_gates(attention)
@@ -245,14 +250,22 @@ class PackedSelfAttention(nn.Module):
         weight_OD, bias_O = F.pad(weight_OD, (0, 0, 0, unused)), F.pad(bias_O, (0, unused))
         self.into, self.out = PACKED[precision](weight_OD, bias_O, False), pack_linear(attention.out, precision)
 
-    def forward(self, hidden_BLD: Tensor, bias: PositionBias | None, mask: AttentionMask | None, *_: Any) -> Tensor:
+    def forward(
+        self,
+        hidden_BLD: Tensor,
+        position: PositionBias | RotaryAngles | None,
+        mask: AttentionMask | None,
+        *_: Any,
+    ) -> Tensor:
         """Return the output at all positions, [B, L, D]. The cache of a decoder is not supported."""
         joint = self.into(hidden_BLD)
         states = joint[..., : 3 * self.width].unflatten(-1, (3, self.heads, -1))
+        if isinstance(position, RotaryAngles):
+            states, position = position.rotate(states), None
         query, key, value = states.permute(2, 0, 3, 1, 4).unbind(0)
         added = None if mask is None else mask.additive_B1LT
-        if bias is not None:
-            bias_HLL = bias.values.to(joint.dtype)
+        if position is not None:
+            bias_HLL = position.values.to(joint.dtype)
             if self.scale_H is None:
                 added = bias_HLL if added is None else bias_HLL + added
             else:
@@ -275,7 +288,7 @@ def fold_gates(attention: SelfAttention) -> tuple[Tensor, Tensor]:
     width, heads = attention.qkv.in_features, attention.heads
     weight_2K, bias_2, _ = (values.detach() for values in attention.gate.weights())
     if attention.gate_by_query:
-        input_DD, input_bias_D = attention.qkv.weight.detach()[:width], attention.qkv.bias.detach()[:width]
+        input_DD, input_bias_D = (values[:width] for values in _weight_and_bias(attention.qkv))
     else:
         input_DD, input_bias_D = torch.eye(width), torch.zeros(width)
     weight_2HD = torch.einsum("gk,hkd->ghd", weight_2K, input_DD.unflatten(0, (heads, -1)))

@@ -46,7 +46,7 @@ def lab(
     works on the runs that no other process is working on.
 
     Args:
-        plan: Name of a plan that ships (papers, rosetta, synthetic, synthetic-all), or a plan file.
+        plan: Name of a plan that ships (architecture, papers, rosetta, synthetic, synthetic-all), or a plan file.
         out: Folder of the lab.
         shards: Shards to train on. Omit it for a plan with synthetic languages.
         data: Folder of benchmark data. Omit it for a plan with synthetic languages.

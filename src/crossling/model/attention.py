@@ -1,4 +1,4 @@
-"""Self-attention with the gated relative position bias, and cross-attention to a paired sequence (VECO, section 2.2).
+"""Self-attention with gated relative position bias or rotary positions, and cross-attention (VECO, section 2.2).
 
 A fused Triton kernel computes attention with a bias or a mask on GPUs in half precision. Elsewhere plain torch does,
 with the bias and the mask as matrices.
@@ -20,7 +20,7 @@ from transformers import EncoderDecoderCache
 from crossling.model.config import CrosslingConfig
 from crossling.model.gather import gather_positions
 from crossling.model.kernels.device import supports_kernels
-from crossling.model.position import BiasGate, toeplitz_bias
+from crossling.model.position import BiasGate, RotaryAngles, toeplitz_bias
 
 kernel: Any = None
 if torch.cuda.is_available() or "TRITON_INTERPRET" in os.environ:  # elsewhere Triton takes 80 MB for nothing
@@ -78,13 +78,13 @@ class KVCache(NamedTuple):
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention with an optional gated position bias."""
+    """Multi-head self-attention with an optional gated position bias, or with rotary positions."""
 
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
         self.heads = config.num_attention_heads
-        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
-        self.out = nn.Linear(config.hidden_size, config.hidden_size)
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=config.biases)
+        self.out = nn.Linear(config.hidden_size, config.hidden_size, bias=config.biases)
         has_gate = config.relative_positions and config.gated
         self.gate = BiasGate(config.head_width, self.heads, is_plain=bool(config.plain_gate)) if has_gate else None
         self.gate_by_query = config.gate_input == "query"
@@ -93,7 +93,7 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         hidden_BLD: Tensor,
-        bias: PositionBias | None,
+        position: PositionBias | RotaryAngles | None,
         mask: AttentionMask | None,
         cache: KVCache | None = None,
         position_M: Tensor | None = None,
@@ -101,9 +101,14 @@ class SelfAttention(nn.Module):
     ) -> Tensor:
         """Return the output at all positions, or at some positions of the flattened rows, [M, D].
 
-        The attention weights of all positions are appended to `recorded` if it is given.
+        `position` is what positions add to the scores, or the angles of rotary positions. The attention weights of all
+        positions are appended to `recorded` if it is given.
         """
         packed_BL3HK = self.qkv(hidden_BLD).unflatten(-1, (3, self.heads, -1))
+        if isinstance(position, RotaryAngles):
+            packed_BL3HK, bias = position.rotate(packed_BL3HK), None
+        else:
+            bias = position
         gate: BiasGate | Tensor | None = self.gate if bias is not None else None
         if isinstance(gate, BiasGate) and not self.gate_by_query:
             gate = gate(hidden_BLD.unflatten(-1, (self.heads, -1)))
@@ -125,9 +130,9 @@ class CrossAttention(nn.Module):
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
         self.heads = config.num_attention_heads
-        self.query = nn.Linear(config.hidden_size, config.hidden_size)
-        self.key_value = nn.Linear(config.hidden_size, 2 * config.hidden_size)
-        self.out = nn.Linear(config.hidden_size, config.hidden_size)
+        self.query = nn.Linear(config.hidden_size, config.hidden_size, bias=config.biases)
+        self.key_value = nn.Linear(config.hidden_size, 2 * config.hidden_size, bias=config.biases)
+        self.out = nn.Linear(config.hidden_size, config.hidden_size, bias=config.biases)
         self.dropout = config.attention_dropout
 
     def forward(

@@ -44,6 +44,13 @@ class CrosslingConfig(PreTrainedConfig):
         pad_token_id: Id of the padding token.
         bos_token_id: Id of the token that starts a sequence.
         eos_token_id: Id of the token that ends a sequence.
+        hidden_act: Activation of the feed-forward layers: `gelu`, or gated GELU (`geglu`, as ModernBERT).
+        biases: Add biases to the linear layers of the blocks and to all LayerNorms. Heads have them in any case.
+        first_norm: With `pre`, a LayerNorm before the first attention. ModernBERT has none, because the embeddings are
+            normalized.
+        position_embedding_type: `rotary` rotates queries and keys by their positions, in place of absolute positions
+            and relative bias [default: as these two are set].
+        rope_theta: Base of the wavelengths of rotary positions.
 
     Example:
         >>> from transformers import AutoModel
@@ -84,6 +91,11 @@ class CrosslingConfig(PreTrainedConfig):
         pad_token_id: int = 1,
         bos_token_id: int = 0,
         eos_token_id: int = 2,
+        hidden_act: Literal["gelu", "geglu"] = "gelu",
+        biases: bool = True,
+        first_norm: bool = True,
+        position_embedding_type: Literal["rotary"] | None = None,
+        rope_theta: float = 10_000.0,
         **kwargs: Any,
     ) -> None:
         self.vocab_size = vocab_size
@@ -92,10 +104,15 @@ class CrosslingConfig(PreTrainedConfig):
         self.num_attention_heads = num_attention_heads
         self.intermediate_size = intermediate_size
         self.max_position_embeddings = max_position_embeddings
+        self.hidden_act = hidden_act
+        self.biases = biases
         self.norm = norm
+        self.first_norm = first_norm
         self.final_norm = final_norm
-        self.absolute_positions = absolute_positions
-        self.relative_positions = relative_positions
+        self.absolute_positions = absolute_positions and position_embedding_type is None
+        self.relative_positions = relative_positions and position_embedding_type is None
+        self.position_embedding_type = position_embedding_type
+        self.rope_theta = rope_theta
         self.gated = gated
         self.gate_input = gate_input
         self.plain_gate = plain_gate

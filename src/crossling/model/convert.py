@@ -42,6 +42,9 @@ REQUIRED_HUGGINGFACE: dict[str, Any] = {
 }
 REQUIRED_CROSSLING: dict[str, Any] = {
     "norm": "post",
+    "hidden_act": "gelu",
+    "biases": True,
+    "position_embedding_type": None,
     "absolute_positions": True,
     "relative_positions": False,
     "cross_attention": False,
@@ -219,8 +222,9 @@ def _module_pairs(ours: CrosslingModel, theirs: Any) -> Iterator[tuple[nn.Module
     for block, layer in zip(ours.blocks, theirs.encoder.layer, strict=True):
         yield block.attention.out, layer.attention.output.dense
         yield block.attention_norm, layer.attention.output.LayerNorm
-        yield block.feed_forward[0], layer.intermediate.dense
-        yield block.feed_forward[2], layer.output.dense
+        feed_forward: Any = block.feed_forward
+        yield feed_forward[0], layer.intermediate.dense
+        yield feed_forward[2], layer.output.dense
         yield block.feed_forward_norm, layer.output.LayerNorm
 
 

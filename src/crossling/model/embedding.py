@@ -62,15 +62,14 @@ def init_weights(module: nn.Module, deviation: float) -> None:
     """
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=deviation)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
     elif isinstance(module, nn.LayerNorm):
         nn.init.ones_(module.weight)
-        nn.init.zeros_(module.bias)
     elif isinstance(module, RelativePositionTable):
         nn.init.xavier_normal_(module.weight_NH)
     elif isinstance(module, BiasGate):
         nn.init.ones_(module.scale_H)
+    if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
+        nn.init.zeros_(module.bias)
 
 
 @torch.no_grad()

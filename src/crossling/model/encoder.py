@@ -33,7 +33,7 @@ from crossling.model.embedding import DisentangledEmbedding
 from crossling.model.fp8 import Fp8Linear
 from crossling.model.gather import gather_positions
 from crossling.model.kernels.device import supports_kernels
-from crossling.model.position import RelativePositionTable
+from crossling.model.position import RelativePositionTable, RotaryAngles, compute_position_ids
 
 kernel: Any = None
 if torch.cuda.is_available() or "TRITON_INTERPRET" in os.environ:  # elsewhere Triton takes 80 MB for nothing
@@ -56,7 +56,7 @@ class ResidualLayerNorm(nn.LayerNorm):
     def forward(self, hidden: Tensor, branch: Tensor | None = None, dropout: float = 0.0) -> Tensor:
         dropout = dropout if self.training else 0.0
         if branch is not None:
-            if hidden.dtype == branch.dtype and uses_block_kernels(hidden):
+            if self.bias is not None and hidden.dtype == branch.dtype and uses_block_kernels(hidden):
                 return kernel.add_and_norm(hidden, branch, self.weight, self.bias, epsilon=self.eps, dropout=dropout)
             hidden = hidden + F.dropout(branch, dropout, self.training)
         normed = super().forward(hidden)
@@ -64,22 +64,44 @@ class ResidualLayerNorm(nn.LayerNorm):
         return normed.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else normed
 
 
+def make_norm(config: CrosslingConfig) -> ResidualLayerNorm:
+    """Return a new LayerNorm of the hidden state."""
+    return ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.biases)
+
+
 class FeedForward(nn.Sequential):
     """Feed-forward layer with GELU."""
 
     def __init__(self, config: CrosslingConfig) -> None:
-        into = nn.Linear(config.hidden_size, config.intermediate_size)
-        super().__init__(into, nn.GELU(), nn.Linear(config.intermediate_size, config.hidden_size))
+        into = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.biases)
+        out = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.biases)
+        super().__init__(into, nn.GELU(), out)
 
     def forward(self, hidden: Tensor) -> Tensor:
         into, _, out = self
         # The kernel reads the weights of the first linear layer, and would bypass an adapter or a hook on it.
         has_hooks = into._forward_hooks or into._forward_pre_hooks
-        if type(into) not in (nn.Linear, Fp8Linear) or has_hooks or not uses_block_kernels(hidden):
+        has_kernel = type(into) in (nn.Linear, Fp8Linear) and into.bias is not None and uses_block_kernels(hidden)
+        if has_hooks or not has_kernel:
             return super().forward(hidden)
         assert isinstance(into, nn.Linear)
         product = into.multiply(hidden) if isinstance(into, Fp8Linear) else F.linear(hidden, into.weight)
         return out(kernel.gelu(product, into.bias))
+
+
+class GatedFeedForward(nn.Module):
+    """Feed-forward layer with gated GELU: out(GELU(u) v), where u and v are the halves of one linear layer."""
+
+    def __init__(self, config: CrosslingConfig) -> None:
+        super().__init__()
+        self.into = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=config.biases)
+        self.out = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.biases)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return the output, [..., D]."""
+        value, gate = self.into(hidden).chunk(2, dim=-1)
+        output: Tensor = self.out(F.gelu(value) * gate)
+        return output
 
 
 class Embeddings(nn.Module):
@@ -91,7 +113,7 @@ class Embeddings(nn.Module):
         self.positions = (
             nn.Embedding(config.max_position_embeddings, config.hidden_size) if config.absolute_positions else None
         )
-        self.norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.norm = make_norm(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids_BL: Tensor, segments_BL: Tensor | None = None, past: int = 0) -> Tensor:
@@ -105,13 +127,6 @@ class Embeddings(nn.Module):
         return self.dropout(self.norm(hidden_BLD))
 
 
-def compute_position_ids(segments_BL: Tensor) -> Tensor:
-    """Return the position of each token in its own sequence, in packed rows."""
-    position_L = torch.arange(segments_BL.shape[1], device=segments_BL.device)
-    is_first_BL = F.pad(segments_BL[:, 1:] != segments_BL[:, :-1], (1, 0), value=True)
-    return position_L - torch.where(is_first_BL, position_L, 0).cummax(1).values
-
-
 class Block(nn.Module):
     """Self-attention, cross-attention if a paired sequence is given, and feed-forward, each with its LayerNorm.
 
@@ -121,16 +136,19 @@ class Block(nn.Module):
 
     gradient_checkpointing = False  # `gradient_checkpointing_enable` of the model sets it
 
-    def __init__(self, config: CrosslingConfig, has_cross_attention: bool | None = None) -> None:
+    def __init__(
+        self, config: CrosslingConfig, has_cross_attention: bool | None = None, *, is_first: bool = False
+    ) -> None:
         super().__init__()
         self.attention = SelfAttention(config)
-        self.attention_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        has_norm = config.first_norm or not is_first
+        self.attention_norm: nn.Module = make_norm(config) if has_norm else nn.Identity()
         self.has_cross_attention = config.cross_attention if has_cross_attention is None else has_cross_attention
         if self.has_cross_attention:
             self.cross = CrossAttention(config)
-            self.cross_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+            self.cross_norm = make_norm(config)
+        self.feed_forward = (GatedFeedForward if config.hidden_act == "geglu" else FeedForward)(config)
+        self.feed_forward_norm = make_norm(config)
         self.dropout = nn.Dropout(config.dropout)
         self.is_pre_norm = config.norm == "pre"
         self.cross_query_is_hidden = config.cross_query == "hidden"
@@ -138,7 +156,7 @@ class Block(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        bias: PositionBias | None,
+        position: PositionBias | RotaryAngles | None,
         mask: AttentionMask | None,
         paired_BTD: Tensor | None = None,
         paired_mask: AttentionMask | None = None,
@@ -150,7 +168,7 @@ class Block(nn.Module):
 
         Args:
             hidden: Output of the block below, [B, L, D].
-            bias: Relative position bias.
+            position: Relative position bias, or the angles of rotary positions.
             mask: Keys that each query attends to.
             paired_BTD: States of the paired sequence, which cross-attention reads.
             paired_mask: Positions of the paired sequence that each query attends to.
@@ -158,7 +176,7 @@ class Block(nn.Module):
             position_M: Positions of the flattened rows to compute, so that the output is [M, D] [default: all].
             record: The attention weights are appended to it. They are not recomputed in the backward pass.
         """
-        inputs = hidden, bias, mask, paired_BTD, paired_mask, cache, position_M
+        inputs = hidden, position, mask, paired_BTD, paired_mask, cache, position_M
         if record is not None or not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
             return self._compute(*inputs, record)
         # Two calls: torch.compile cannot trace a `context_fn` that is chosen by a condition.
@@ -169,7 +187,7 @@ class Block(nn.Module):
     def _compute(
         self,
         hidden: Tensor,
-        bias: PositionBias | None,
+        position: PositionBias | RotaryAngles | None,
         mask: AttentionMask | None,
         paired_BTD: Tensor | None,
         paired_mask: AttentionMask | None,
@@ -180,7 +198,7 @@ class Block(nn.Module):
         own, cross = (None, None) if record is None else record
         below = hidden
         own_M = position_M if paired_BTD is None else None  # cross-attention has queries at all positions
-        branch = self.attention(self._before(self.attention_norm, hidden), bias, mask, cache, own_M, own)
+        branch = self.attention(self._before(self.attention_norm, hidden), position, mask, cache, own_M, own)
         hidden = self._after(self.attention_norm, _select(hidden, own_M), branch)
         if paired_BTD is not None:
             query = self._before(self.cross_norm, below if self.cross_query_is_hidden else hidden)
@@ -189,13 +207,15 @@ class Block(nn.Module):
         branch = self.feed_forward(self._before(self.feed_forward_norm, hidden))
         return self._after(self.feed_forward_norm, hidden, branch)
 
-    def _before(self, norm: ResidualLayerNorm, hidden: Tensor) -> Tensor:
+    def _before(self, norm: nn.Module, hidden: Tensor) -> Tensor:
         """Return the input of a residual branch."""
-        return norm(hidden) if self.is_pre_norm else hidden
+        output: Tensor = norm(hidden) if self.is_pre_norm else hidden
+        return output
 
-    def _after(self, norm: ResidualLayerNorm, hidden: Tensor, branch: Tensor) -> Tensor:
+    def _after(self, norm: nn.Module, hidden: Tensor, branch: Tensor) -> Tensor:
         """Return the sum of a hidden state and its residual branch, normalized with post-norm."""
-        return hidden + self.dropout(branch) if self.is_pre_norm else norm(hidden, branch, self.dropout.p)
+        output: Tensor = hidden + self.dropout(branch) if self.is_pre_norm else norm(hidden, branch, self.dropout.p)
+        return output
 
 
 def _select(hidden: Tensor, position_M: Tensor | None) -> Tensor:
@@ -216,7 +236,7 @@ _selective_contexts = partial(create_selective_checkpoint_contexts, _choose_stor
 
 
 class EncoderNetwork(nn.Module):
-    """Transformer encoder with gated relative position bias, without a head.
+    """Transformer encoder, without a head.
 
     `CrosslingModel` is this network as a model of `transformers`. Commands that only run an encoder use the network
     alone: the import of `PreTrainedModel` takes as long as everything else that they import.
@@ -238,11 +258,12 @@ class EncoderNetwork(nn.Module):
         distances = config.relative_buckets, config.relative_max_distance, config.num_attention_heads
         self.relative = RelativePositionTable(*distances) if config.relative_positions else None
         self.blocks: Sequence[Block] = nn.ModuleList(  # type: ignore[assignment]
-            Block(config, number in config.cross_attention_blocks) for number in range(config.num_hidden_layers)
+            Block(config, number in config.cross_attention_blocks, is_first=number == 0)
+            for number in range(config.num_hidden_layers)
         )
         # Pre-norm leaves the sum of all branches without a norm. The heads need one last norm.
         has_norm = config.norm == "pre" and config.final_norm
-        self.final_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps) if has_norm else None
+        self.final_norm = make_norm(config) if has_norm else None
 
     @property
     def device(self) -> torch.device:
@@ -274,8 +295,8 @@ class EncoderNetwork(nn.Module):
 
         Square layers stay as they are: to round their operands takes as long as fp8 saves.
         """
-        parts = (part for part in self.modules() if isinstance(part, SelfAttention | CrossAttention | FeedForward))
-        for part in parts:
+        kinds = (SelfAttention, CrossAttention, FeedForward, GatedFeedForward)
+        for part in (part for part in self.modules() if isinstance(part, kinds)):
             for name, layer in [*part.named_children()]:
                 if type(layer) is nn.Linear and layer.in_features != layer.out_features:
                     setattr(part, name, Fp8Linear.from_linear(layer))
@@ -291,6 +312,19 @@ class EncoderNetwork(nn.Module):
         if self.relative is None:
             return None
         return PositionBias.create(self.relative(length), self.relative.saturation_distance, for_kernel, queries)
+
+    def attention_positions(
+        self, length: int, for_kernel: bool, segments_BL: Tensor | None = None, queries: int | None = None
+    ) -> PositionBias | RotaryAngles | None:
+        """Return the position bias or the angles of a sequence, of its last `queries`, or of packed rows."""
+        if self.config.position_embedding_type is None:
+            return self.position_bias(length, for_kernel, queries)
+        if segments_BL is None:
+            first = 0 if queries is None else length - queries
+            position_BL = torch.arange(first, length, device=self.device)[None]
+        else:
+            position_BL = compute_position_ids(segments_BL)
+        return RotaryAngles.create(position_BL, self.config.head_width, self.config.rope_theta)
 
     def forward(
         self,
@@ -342,11 +376,11 @@ class EncoderNetwork(nn.Module):
             output_attentions = self.config.output_attentions
         record = AttentionRecord([], []) if output_attentions else None
         hidden_BLD = self.embeddings(input_ids, segments)
-        # Bias and masks are the same in all layers.
+        # Positions and masks are the same in all layers.
         dtype, shape = hidden_BLD.dtype, input_ids.shape
         for_kernel = record is None and uses_attention_kernel(hidden_BLD.device, dtype, self.config.head_width)
         has_kernel = for_kernel and not is_causal
-        bias = self.position_bias(shape[1], has_kernel)
+        position = self.attention_positions(shape[1], has_kernel, segments)
         make_mask = partial(make_attention_mask, shape, segments, dtype=dtype)
         mask = make_mask(segments, attention_mask, for_kernel=has_kernel, is_causal=is_causal)
         paired_mask = make_mask(encoder_segments, encoder_attention_mask, for_kernel=for_kernel)
@@ -356,7 +390,7 @@ class EncoderNetwork(nn.Module):
         for number, block in enumerate(blocks, start=1):
             position_M = positions if number == len(blocks) else None
             paired = encoder_hidden_states, paired_mask
-            states.append(block(states[-1], bias, mask, *paired, position_M=position_M, record=record))
+            states.append(block(states[-1], position, mask, *paired, position_M=position_M, record=record))
         if self.final_norm is not None and len(states) > len(self.blocks):
             states[-1] = self.final_norm(states[-1])
         all_states = tuple(states) if output_hidden_states else None

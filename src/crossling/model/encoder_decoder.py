@@ -32,7 +32,7 @@ from crossling.model.attention import (
     uses_attention_kernel,
 )
 from crossling.model.config import CrosslingConfig
-from crossling.model.encoder import Block, ResidualLayerNorm
+from crossling.model.encoder import Block, make_norm
 from crossling.model.encoder_model import CrosslingModel
 from crossling.model.heads import IGNORE_INDEX, CrosslingLanguageModel, LMHead, token_loss
 
@@ -45,9 +45,11 @@ class UntiedDecoder(nn.Module):
     def __init__(self, config: CrosslingConfig) -> None:
         super().__init__()
         assert config.decoder_blocks is not None
-        self.blocks: Sequence[Block] = nn.ModuleList(Block(config) for _ in config.decoder_blocks)  # type: ignore[assignment]
+        self.blocks: Sequence[Block] = nn.ModuleList(  # type: ignore[assignment]
+            Block(config, is_first=number == 0) for number in config.decoder_blocks
+        )
         has_norm = config.norm == "pre"
-        self.final_norm = ResidualLayerNorm(config.hidden_size, eps=config.layer_norm_eps) if has_norm else None
+        self.final_norm = make_norm(config) if has_norm else None
 
 
 class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin):
@@ -181,7 +183,7 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
         length, past = ids_BL.shape[1], 0 if cache is None else cache.get_seq_length()
         self.encoder.check_length(past + length)
         hidden_BLD = self.encoder.embeddings(ids_BL, past=past)
-        bias = self.encoder.position_bias(past + length, for_kernel=False, queries=length)
+        position = self.encoder.attention_positions(past + length, for_kernel=False, queries=length)
         dtype, device = hidden_BLD.dtype, hidden_BLD.device
         mask = make_causal_mask(length, past, padding_mask_BL, dtype, device)
         for_kernel = cache is None and record is None and uses_attention_kernel(device, dtype, self.config.head_width)
@@ -189,7 +191,7 @@ class CrosslingForConditionalGeneration(CrosslingLanguageModel, GenerationMixin)
         states = [hidden_BLD]
         for layer, block in enumerate(self.decoder_blocks):
             layer_cache = None if cache is None else KVCache(cache, layer)
-            states.append(block(states[-1], bias, mask, paired_BTD, paired_mask, layer_cache, record=record))
+            states.append(block(states[-1], position, mask, paired_BTD, paired_mask, layer_cache, record=record))
         final_norm = (self.encoder if self.own_decoder is None else self.own_decoder).final_norm
         if final_norm is not None:
             states[-1] = final_norm(states[-1])

@@ -25,7 +25,7 @@ class CrosslingPreTrainedModel(Int8LoadingMixin, PreTrainedModel):
 
 
 class CrosslingModel(EncoderNetwork, CrosslingPreTrainedModel):  # type: ignore[misc]
-    """Transformer encoder with gated relative position bias, without a head.
+    """Transformer encoder, without a head.
 
     Args:
         config: Configuration. The weights are initialized at random. Use `from_pretrained` to load weights.

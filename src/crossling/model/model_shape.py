@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 TokenTable = Literal["shared", "gdes", "untied"]  # of generator and discriminator
 Architecture = Literal["crossling", "native"]
 RECIPE_ONLY = ("generator_layers", "token_table", "architecture", "native")  # no settings of CrosslingConfig
+LATER_SETTINGS = ("activation", "biases", "first_norm", "position", "rope_theta")  # None in earlier recipes
 
 # Settings that CrosslingConfig calls by the name of Hugging Face.
 CONFIG_NAMES = {
@@ -22,6 +23,8 @@ CONFIG_NAMES = {
     "heads": "num_attention_heads",
     "feed_forward": "intermediate_size",
     "max_length": "max_position_embeddings",
+    "activation": "hidden_act",
+    "position": "position_embedding_type",
     "absolute": "absolute_positions",
     "relative": "relative_positions",
     "gate": "gated",
@@ -43,9 +46,17 @@ class ModelShape:
         width: Hidden size.
         heads: Attention heads of each layer.
         feed_forward: Inner size of the feed-forward layers.
+        activation: Activation of the feed-forward layers: `gelu` or gated GELU (`geglu`, as ModernBERT), which has 1.5
+            times the weights at the same inner size. [default: gelu]
+        biases: Add biases to the linear layers of the blocks and to LayerNorms. Heads have them in any case. [default:
+            true]
         generator_layers: Layers of the generator of replaced token detection. It has the width of the encoder.
         max_length: Longest sequence in tokens.
         norm: LayerNorm after each residual sum (`post`, as in BERT) or before each branch (`pre`).
+        first_norm: With `norm=pre`, a LayerNorm before the first attention. ModernBERT has none. [default: true]
+        position: `rotary` rotates queries and keys by their positions (RoPE), in place of `absolute` and `relative`.
+            [default: none]
+        rope_theta: Base of the wavelengths of rotary positions. [default: 10,000]
         absolute: Add learned absolute position embeddings.
         relative: Add a relative position bias to the attention scores. All layers have one table.
         gate: Gate the relative position bias by the content of the token (XLM-E).
@@ -76,14 +87,19 @@ class ModelShape:
     feed_forward: Annotated[int, WIDTH]
     generator_layers: Annotated[int, LAYERS]  # XLM-E, Tables 8 and 9
     max_length: Annotated[int, WIDTH] = 512
+    activation: Literal["gelu", "geglu"] | None = None  # None here and below, so that earlier runs resume
+    biases: bool | None = None
     norm: Literal["post", "pre"] = "post"
+    first_norm: bool | None = None
+    position: Literal["rotary"] | None = None
+    rope_theta: Annotated[float, POSITIVE] | None = None
     absolute: bool = True
     relative: bool = True
     gate: bool = True
     gate_input: Literal["query", "hidden"] = "query"
     plain_gate: bool | None = None
     cross_attention: bool = False
-    cross_query: Literal["attention", "hidden"] | None = None  # None, so that earlier runs resume
+    cross_query: Literal["attention", "hidden"] | None = None
     token_table: TokenTable = "shared"
     dropout: Annotated[float, FRACTION] = 0.1
     attention_dropout: Annotated[float, FRACTION] = 0.0
@@ -97,7 +113,7 @@ class ModelShape:
         """Return the configuration of the encoder for a vocabulary of this size."""
         from crossling.model.config import CrosslingConfig
 
-        own = {name: value for name, value in vars(self).items() if name not in RECIPE_ONLY}
+        own = {name: value for name, value in vars(self).items() if name not in RECIPE_ONLY and value is not None}
         return CrosslingConfig(vocab_size, **{CONFIG_NAMES.get(name, name): value for name, value in own.items()})
 
     def problems(self) -> Iterator[str]:
@@ -106,7 +122,13 @@ class ModelShape:
             yield "model.architecture=native keeps the architecture of a Hugging Face encoder. Give one as init."
         if self.cross_query and not self.cross_attention:
             yield "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it."
-        if self.plain_gate and not (self.relative and self.gate):
+        if self.rope_theta and self.position != "rotary":
+            yield "model.rope_theta is that of rotary positions. Set model.position=rotary, or omit it."
+        if self.position == "rotary" and self.width // self.heads % 2:
+            yield f"heads have a width of {self.width // self.heads}, odd for rotary positions. Set other model.heads."
+        if self.first_norm is False and self.norm != "pre":
+            yield "model.first_norm=false is for pre-norm models. Set model.norm=pre, or omit it."
+        if self.plain_gate and not (self.relative and self.gate and self.position is None):
             yield "model.plain_gate is that of the gate. Set model.relative=true and model.gate=true, or omit it."
         if self.width % self.heads:
             yield f"model.width is {self.width}, expected a multiple of model.heads = {self.heads}."

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from crossling.core.errors import BadInput
-from crossling.model.encoder import compute_position_ids
+from crossling.model.position import compute_position_ids
 
 GROUPS = 4  # of sequences by length. Constant, because with FSDP all processes call the layers equally often
 TOLERANCE = 2e-5  # relative, of float32

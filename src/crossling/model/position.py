@@ -1,4 +1,4 @@
-r"""Gated relative position bias (XLM-E, section 3.3).
+r"""Gated relative position bias (XLM-E, section 3.3), and rotary positions (RoPE).
 
 For a query at position i and a key at position j, with d the learned bias of their distance and q_i the query,
 
@@ -7,13 +7,17 @@ For a query at position i and a key at position j, with d the learned bias of th
 
 This is one number per query times an ordinary bucketed bias: r_ij = m_i d_(j-i), m_i = 1 + g_u + (1 - g_u) w g_r.
 All layers share the table of d. Every layer has its own gate.
+
+Rotary positions (Su et al., 2021) rotate queries and keys instead. Elements k and k + K/2 of a head are a point in a
+plane, which is rotated by the angle i theta^(-2k/K) at position i. Scores then depend on the distance j - i.
 """
-# B sequences, H heads, L positions, K width of a head, N buckets, W = 2L - 1 distances
+# B sequences, H heads, L positions, K width of a head, F = K / 2, N buckets, W = 2L - 1 distances
 
 from __future__ import annotations
 
 import math
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -113,3 +117,31 @@ class BiasGate(nn.Module):
         scores = (query_BLHK[..., None, :].float() * weight_2K).sum(-1) + bias_2
         update, reset = torch.sigmoid(scores).unbind(-1)
         return (1 + update + (1 - update) * scale_H * reset).transpose(1, 2)
+
+
+def compute_position_ids(segments_BL: Tensor) -> Tensor:
+    """Return the position of each token in its own sequence, in packed rows."""
+    position_L = torch.arange(segments_BL.shape[1], device=segments_BL.device)
+    is_first_BL = F.pad(segments_BL[:, 1:] != segments_BL[:, :-1], (1, 0), value=True)
+    return position_L - torch.where(is_first_BL, position_L, 0).cummax(1).values
+
+
+class RotaryAngles(NamedTuple):
+    """Cosine and sine of the angles by which queries and keys are rotated, in float32. All layers have the same."""
+
+    cos_BLF: Tensor  # B is 1 if the positions of all rows are the same
+    sin_BLF: Tensor
+
+    @classmethod
+    def create(cls, position_BL: Tensor, head_width: int, theta: float) -> RotaryAngles:
+        """Return the angles of some positions."""
+        exponent_F = torch.arange(0, head_width, 2, device=position_BL.device).float() / head_width
+        angle_BLF = position_BL[..., None].float() * theta**-exponent_F
+        return cls(angle_BLF.cos(), angle_BLF.sin())
+
+    def rotate(self, packed_BL3HK: Tensor) -> Tensor:
+        """Rotate queries and keys that are packed with the values, which stay."""
+        x, y = packed_BL3HK[:, :, :2].float().chunk(2, dim=-1)
+        cos, sin = self.cos_BLF[:, :, None, None], self.sin_BLF[:, :, None, None]
+        rotated_BL2HK = torch.cat([x * cos - y * sin, y * cos + x * sin], -1)
+        return torch.cat([rotated_BL2HK.to(packed_BL3HK.dtype), packed_BL3HK[:, :, 2:]], 2)

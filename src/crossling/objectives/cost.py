@@ -102,8 +102,9 @@ def block_bytes(config: CrosslingConfig, cross_attention: bool = False, predicte
     """Return the bytes per token that one block stores for the backward pass.
 
     In bfloat16: q, k, v and their input, the output of attention, and the inputs of the two norms. Also the input of
-    the feed-forward layer and its inner values before and after GELU. In float32: the log-sum-exp of attention. Dropout
-    stores one byte per element, twice. Cross-attention adds the same once more.
+    the feed-forward layer and its inner values before and after GELU, and with a gate the gate and the product. In
+    float32: the log-sum-exp of attention. Dropout stores one byte per element, twice. Cross-attention adds the same
+    once more.
 
     Args:
         config: Configuration of the encoder.
@@ -114,7 +115,7 @@ def block_bytes(config: CrosslingConfig, cross_attention: bool = False, predicte
     attentions = 2 if cross_attention else 1
     attention = 2 * 5 * width + 4 * heads
     norm = 2 * width + (width if config.dropout else 0)
-    feed_forward = 2 * (width + 2 * inner)
+    feed_forward = 2 * (width + (4 if config.hidden_act == "geglu" else 2) * inner)
     gathered = 0 if predicted == 1 else 2 * width  # input of the output layer of attention
     last = predicted * (2 * norm + feed_forward + gathered)
     return attentions * attention + (attentions - 1) * norm + last

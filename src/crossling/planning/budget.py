@@ -1,8 +1,8 @@
-"""Size, steps and batch size that a compute budget buys: hours on a number of GPUs.
+"""Size, steps and batch size that a compute budget buys: hours on a number of GPUs, or on this CPU.
 
 Size    The largest for which the budget buys 133 tokens per parameter of the layers. That is 20 predicted tokens
         (Hoffmann et al. 2022) at a masking rate of 15%. With fewer, a smaller size learns more in the time. The papers
-        have 900 (XLM-E XL) and more.
+        have 900 (XLM-E XL) and more. A CPU trains the smallest size on fewer.
 Steps   As many as the budget allows. Never more than the paper trained a size for, and at most 40 epochs over the
         shards (as BERT; Muennighoff et al. 2023 found no gain from more).
 Batch   That of the recipe, halved until there are 20,000 steps or 65,536 tokens per objective (with many GPUs, 8,192
@@ -25,9 +25,15 @@ from crossling.data.shards import Shards
 from crossling.model.model_shape import SIZES
 from crossling.objectives import Network
 from crossling.planning.communication import GPUS_PER_NODE, check_gpus
-from crossling.planning.estimate import RunEstimate, estimate_memory, estimate_run, fit_to_memory
+from crossling.planning.estimate import RunEstimate, describe_hardware, estimate_memory, estimate_run, fit_to_memory
 from crossling.recipes import get_recipe, has_size
-from crossling.recipes.network import ObjectiveLoad, build_meta_network, count_layer_parameters, total_tokens
+from crossling.recipes.network import (
+    ObjectiveLoad,
+    build_meta_network,
+    count_layer_parameters,
+    flops_per_token,
+    total_tokens,
+)
 from crossling.recipes.recipe import Recipe
 from crossling.recipes.sampling_preview import SamplingPreview, preview_loads, preview_pairs, preview_text
 from crossling.recipes.training_defaults import OWN_SIZES
@@ -82,7 +88,7 @@ class BudgetChoice:
 
 @dataclass(frozen=True)
 class ComputeBudget:
-    """Hours on a number of GPUs."""
+    """Hours on a number of GPUs, or on this CPU."""
 
     hours: float
     gpus: int
@@ -95,8 +101,8 @@ class ComputeBudget:
 
     @property
     def hardware(self) -> str:
-        """Number and name of the GPUs."""
-        return f"{self.gpus} x {self.accelerator.name}"
+        """Number and name of the GPUs, or name of the CPU."""
+        return describe_hardware(self.accelerator, self.gpus)
 
     def choose(
         self, name: str, shards: Shards, size: str | None = None, assignments: Sequence[str] = ()
@@ -132,14 +138,19 @@ class ComputeBudget:
         net = build_meta_network(initial, data.shards.vocabulary_size)
         if problem := gpu_problem(initial, data.loads(initial), self.gpus, size or name):
             return problem
+        is_fixed = is_given or is_last
+        if self.accelerator.is_cpu and not is_fixed and self._is_out_of_reach(initial, net, data):
+            return f"{size}: too large for {self.hours:g} hours on {self.hardware}. Give a smaller size."
         candidate = self._find_batch(initial, size, net, data, given)
         if candidate is None:
-            return f"{size or name}: does not fit on {self.hardware}. Give more or larger GPUs."
+            fix = "a smaller size" if self.accelerator.is_cpu else "more or larger GPUs"
+            return f"{size or name}: does not fit on {self.hardware}. Give {fix}."
         target, steps = TOKENS_PER_PARAMETER * count_layer_parameters(net), min(candidate.step_limits.values())
         bought = candidate.affordable_steps if is_last else steps
-        is_enough = is_given or bought * candidate.tokens_per_step >= target
+        needs_target = not (is_given or (is_last and self.accelerator.is_cpu))
+        is_enough = not needs_target or bought * candidate.tokens_per_step >= target
         if candidate.affordable_steps < MIN_STEPS or not is_enough:
-            tokens = max(MIN_STEPS * candidate.tokens_per_step, 0 if is_given else target)
+            tokens = max(MIN_STEPS * candidate.tokens_per_step, target if needs_target else 0)
             return (
                 f"hours={self.hours:g}: {self.hardware} train on"
                 f" {candidate.affordable_steps * candidate.tokens_per_step:.2g} tokens in that time, too few for"
@@ -158,6 +169,13 @@ class ComputeBudget:
             tokens_per_parameter=steps * candidate.tokens_per_step / count_layer_parameters(net),
             reason=min(candidate.step_limits, key=lambda reason: candidate.step_limits[reason]),
         )
+
+    def _is_out_of_reach(self, recipe: Recipe, net: Network, data: _Data) -> bool:
+        """Return whether a CPU cannot buy enough tokens even at the speed of plain matrix products."""
+        from crossling.planning.cpu_speed import matmul_flops
+
+        tokens = 3600 * self.hours * matmul_flops() / flops_per_token(recipe, net, data.loads(recipe))["full"]
+        return tokens < TOKENS_PER_PARAMETER * count_layer_parameters(net)
 
     def _find_batch(
         self, initial: Recipe, size: str | None, net: Network, data: _Data, given: Sequence[str]

@@ -1,4 +1,4 @@
-"""Memory and time of a run on given GPUs, for a recipe and for the sizes its paper trained."""
+"""Memory and time of a run on given GPUs or on this CPU, for a recipe and for the sizes its paper trained."""
 # D width, F feed-forward, H heads, V vocabulary
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ from crossling.train.parallel import BUFFER_BYTES, FROZEN_BYTES, MAX_STATE_FRACT
 
 USABLE = 0.9  # of the memory: the rest is for the driver, fragmentation, and what is not counted here
 MAX_MICRO_TOKENS = 65_536  # larger micro-batches are no faster
+CPU_ACTIVATIONS = 2  # float32 in place of bfloat16
+CPU_PROCESS_BYTES = 0.45 * GIB  # of Python and torch
+CPU_SCORE_BYTES = 24  # stored for each score of attention with a learned bias, which no fused kernel computes
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryEstimate:
-    """Bytes on one GPU."""
+    """Bytes on one GPU, or in main memory."""
 
     states: float
     activations: float
@@ -50,7 +53,7 @@ class MemoryEstimate:
         return max(backward_start, self.backward_end, self.head_peak, self.optimizer_step) / GIB
 
     def fits(self, accelerator: Accelerator) -> bool:
-        """Return whether the memory of a GPU is enough."""
+        """Return whether the memory of the device is enough."""
         return self.gib <= USABLE * accelerator.memory_gib
 
 
@@ -73,18 +76,21 @@ def estimate_memory(
     # The phase with the highest masking rate needs the most.
     for name, objective in (item for phase in recipe.split() for item in phase.objectives.items()):
         tokens = tokens_at_once(objective, loads[name], recipe.micro_tokens, gpus)
-        activations = max(activations, objective.activation_bytes(net, recipe.gradient_checkpointing) * tokens)
+        stored = objective.activation_bytes(net, recipe.gradient_checkpointing)
+        if accelerator.is_cpu:
+            stored = CPU_ACTIVATIONS * stored + _score_bytes(recipe, objective.length)
+        activations = max(activations, stored * tokens)
         lm_head = objective.head_memory(net, recipe.gradient_checkpointing)
         if lm_head is not None:
             head = max(head, table * lm_head.table_gradients)
             logits = 2 * net.encoder.config.vocab_size * lm_head.predicted * tokens
             chunk = min(CHUNK_BYTES, logits) + table / 2
             below_head = max(below_head, lm_head.activation_bytes * tokens + chunk)
-    working = _working_bytes(net, sharded)
+    working = CPU_PROCESS_BYTES if accelerator.is_cpu else _working_bytes(net, sharded)
     shards = gpus if sharded else 1
     # With CUDA graphs the gradient of the step has memory of its own beside that of the micro-batch. Without them, the
     # only micro-batch of a step finds no earlier gradients.
-    has_buffer = recipe.cuda_graphs and not sharded
+    has_buffer = recipe.cuda_graphs and not sharded and not accelerator.is_cpu
     is_single = gpus == 1 and round(micro_batches) == 1 and not recipe.alternate
     first_states = (states - (gradients if is_single and not has_buffer else 0)) / shards + queue
     return MemoryEstimate(
@@ -114,6 +120,15 @@ def fit_to_memory(
                 return candidate
             micro_tokens //= 2
     return None
+
+
+def _score_bytes(recipe: Recipe, length: int) -> float:
+    """Return the bytes per token that the scores of attention with a relative bias take in plain torch."""
+    shape = recipe.model
+    if not shape.relative or shape.position is not None or shape.native is not None:
+        return 0.0
+    layers = shape.layers + (shape.generator_layers if recipe.has_rtd else 0)
+    return float(CPU_SCORE_BYTES * shape.heads * length * (1 if recipe.gradient_checkpointing else layers))
 
 
 @lru_cache(maxsize=16)
@@ -206,27 +221,35 @@ class RunEstimate:
     """Predicted memory and time of a run."""
 
     accelerator: Accelerator
-    gpus: int
-    memory: MemoryEstimate  # of each GPU
-    tokens_per_second: float  # of all GPUs
+    gpus: int  # 1 for a CPU
+    memory: MemoryEstimate  # of each GPU, or main memory
+    tokens_per_second: float  # of all GPUs, or of the CPU
     waiting: float  # fraction of the time in which the GPUs wait for each other
     days: float
 
     @property
     def hardware(self) -> str:
-        """Number and name of the GPUs."""
-        return f"{self.gpus} x {self.accelerator.name}"
+        """Number and name of the GPUs, or name of the CPU."""
+        return describe_hardware(self.accelerator, self.gpus)
+
+    @property
+    def is_measured(self) -> bool:
+        """The throughput was measured on this machine, not predicted from runs on another."""
+        return self.accelerator.is_cpu
 
     @property
     def fits(self) -> bool:
-        """Each GPU has enough memory."""
+        """The device has enough memory."""
         return self.memory.fits(self.accelerator)
 
     def dump(self) -> dict[str, Any]:
         """Return the estimate as a JSON object."""
+        is_cpu = self.accelerator.is_cpu
         return {
-            "gpu": self.accelerator.name,
-            "gpus": self.gpus,
+            "device": self.accelerator.name,
+            "is_measured": self.is_measured,
+            "gpu": None if is_cpu else self.accelerator.name,
+            "gpus": 0 if is_cpu else self.gpus,
             "memory_gib": self.memory.gib,
             "fits": self.fits,
             "sharded": self.memory.sharded,
@@ -239,7 +262,9 @@ class RunEstimate:
 def estimate_run(
     recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad], accelerator: Accelerator, *, gpus: int = 1
 ) -> RunEstimate:
-    """Return memory and time of a run. `net` may be on the meta device."""
+    """Return memory and time of a run. `net` may be on the meta device. The speed of a CPU is measured."""
+    if accelerator.is_cpu:
+        return _estimate_on_cpu(recipe, net, loads, accelerator)
     throughput = tokens_per_second(recipe, flops_per_token(recipe, net, loads)["full"], accelerator, gpus)
     memory = estimate_memory(recipe, net, loads, accelerator, gpus=gpus)
     computing = total_tokens(recipe, loads) / recipe.steps / throughput
@@ -254,6 +279,29 @@ def estimate_run(
         waiting=waiting / (computing + waiting),
         days=recipe.steps * (computing + waiting) / 86_400,
     )
+
+
+def _estimate_on_cpu(
+    recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad], accelerator: Accelerator
+) -> RunEstimate:
+    from crossling.planning.cpu_speed import cpu_speed  # imports the trainer
+
+    tokens = total_tokens(recipe, loads) / recipe.steps
+    flops = flops_per_token(recipe, net, loads)["full"] * tokens
+    seconds = cpu_speed(recipe, net, loads).step_seconds(flops, sum(count_parameters(net).values()))
+    return RunEstimate(
+        accelerator=accelerator,
+        gpus=1,
+        memory=estimate_memory(recipe, net, loads, accelerator),
+        tokens_per_second=tokens / seconds,
+        waiting=0.0,
+        days=recipe.steps * seconds / 86_400,
+    )
+
+
+def describe_hardware(accelerator: Accelerator, gpus: int) -> str:
+    """Return number and name of GPUs, or the name of a CPU."""
+    return accelerator.name if accelerator.is_cpu else f"{gpus} x {accelerator.name}"
 
 
 @dataclass(frozen=True, kw_only=True)

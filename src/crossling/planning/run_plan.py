@@ -6,11 +6,12 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from crossling.core.errors import BadInput
-from crossling.core.hardware import get_accelerator, local_accelerator
+from crossling.core.hardware import ACCELERATORS, Accelerator, get_accelerator, local_accelerator
 from crossling.data.example_sampler import most_paired_language
 from crossling.data.shards import Shards
 from crossling.planning.budget import BudgetChoice, ComputeBudget, gpu_problem
@@ -102,10 +103,13 @@ def plan(
     set: Sequence[str] = (),
     init: str | os.PathLike[str] | None = None,
     hours: float | None = None,
-    gpus: int = 1,
+    gpus: int | None = None,
     gpu: str | None = None,
+    device: str | None = None,
 ) -> PretrainingPlan:
-    """Compute sampling, epochs, parameters, FLOPs, memory and time of a recipe. Trains nothing.
+    """Compute sampling, epochs, parameters, FLOPs, memory and time of a recipe. Writes no run.
+
+    Without a GPU, the speed of this CPU is measured at the recipe in a few seconds, and stored in the user's cache.
 
     Args:
         recipe: Name of a recipe, the `recipe.json` of an earlier run, or a `Recipe`.
@@ -115,8 +119,10 @@ def plan(
         set: `key=value` settings of the recipe, as `Recipe.set` takes them.
         init: Model that the run is initialized from, as of `pretrain`. The plan has its architecture.
         hours: Budget of a recipe given by name. The plan is that of the size and steps that it buys.
-        gpus: Number of GPUs, above 8 a multiple of 8.
-        gpu: Name of the GPU, for instance `h100` [default: the one here, or an H200].
+        gpus: Number of GPUs, above 8 a multiple of 8 [default: 1 if there is a GPU].
+        gpu: The same as `device`.
+        device: Name of a GPU, for instance `h100`, or `cpu` [default: the GPU here, or this CPU]. An H200 is assumed if
+            the GPU is unknown, or if `gpus` are given and there is none.
 
     Returns:
         The plan. Its `dump()` is a JSON object.
@@ -131,13 +137,7 @@ def plan(
         >>> crossling.plan("xlm_e", "shards", hours=24).budget.size
         'small'
     """
-    check_gpus(gpus)
-    accelerator, choice = get_accelerator(gpu), None
-    if gpu is None and local_accelerator() is None:
-        warnings.warn(
-            f"no known GPU here, so memory and time are predicted for an {accelerator.name}. Set gpu for another.",
-            stacklevel=2,
-        )
+    accelerator, gpus, choice = _select_device(gpus, device or gpu), 1 if gpus is None else gpus, None
     shards = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
     if hours is None:
         recipe = _initialized_recipe(recipe, init, size, set) if init else get_recipe(recipe, size).set(set)
@@ -159,9 +159,10 @@ def plan(
     if problem := gpu_problem(recipe, loads, gpus, recipe.name):
         raise BadInput(problem)
     net = build_meta_network(recipe, vocabulary_size)
-    published = published_sizes(
-        recipe, lambda other: preview_loads(other, shards, text, pairs), vocabulary_size, accelerator, gpus=gpus
-    )
+    published: list[PublishedSize] = []
+    if not accelerator.is_cpu:
+        loads_of = partial(preview_loads, shards=shards, text=text, pairs=pairs)
+        published += published_sizes(recipe, loads_of, vocabulary_size, accelerator, gpus=gpus)
     planned = PretrainingPlan(
         recipe=recipe,
         parameters=count_parameters(net),
@@ -171,7 +172,7 @@ def plan(
         pairs=None if is_relaxed and not recipe.sampling.relax else pairs,
         rules=rules,
         estimate=estimate_run(recipe, net, loads, accelerator, gpus=gpus),
-        published=[*published],
+        published=published,
         budget=choice,
     )
     for problem in run_warnings(recipe, text, planned.pairs):
@@ -179,6 +180,23 @@ def plan(
     if out is not None:
         write_page(planned, shards.path, Path(out))
     return planned
+
+
+def _select_device(gpus: int | None, name: str | None) -> Accelerator:
+    """Return the device to plan for. Warn if it is assumed."""
+    if gpus is not None:
+        check_gpus(gpus)
+    accelerator = get_accelerator(name)
+    if accelerator.is_cpu and gpus is not None:
+        if name is not None:
+            raise BadInput(f"gpus={gpus}: the device is {name}. Omit one of them.")
+        accelerator = ACCELERATORS["h200"]
+    if name is None and not accelerator.is_cpu and local_accelerator() is None:
+        warnings.warn(
+            f"no known GPU here, so memory and time are predicted for an {accelerator.name}. Set device for another.",
+            stacklevel=3,
+        )
+    return accelerator
 
 
 def _initialized_recipe(

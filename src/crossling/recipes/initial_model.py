@@ -26,7 +26,7 @@ from crossling.model.config import CrosslingConfig
 from crossling.model.convert import ConvertedModel, find_differences, from_huggingface
 from crossling.model.embedding import DisentangledEmbedding, remap_rows
 from crossling.model.encoder_model import CrosslingModel
-from crossling.model.model_shape import CONFIG_NAMES
+from crossling.model.model_shape import CONFIG_NAMES, LATER_SETTINGS
 from crossling.model.native_encoder import NativeEncoder
 from crossling.model.pretrained import LOCAL
 from crossling.objectives import Network
@@ -42,6 +42,7 @@ CROSS_ATTENTION = "cross-attention"
 COMMON = (
     *("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"),
     *("norm", "absolute_positions", "layer_norm_eps"),
+    *("hidden_act", "biases", "first_norm", "position_embedding_type", "rope_theta"),
 )
 ARCHITECTURE = ("layers", "width", "heads", "feed_forward", "max_length", "norm", "absolute", "norm_epsilon")
 FIXED = ("relative_buckets", "relative_max_distance")  # no setting of a recipe
@@ -184,6 +185,10 @@ class InitialModel:
         names += ["cross_attention", "cross_query"] if config.cross_attention and not recipe.has_decoder else []
         own: dict[str, Any] = {name: getattr(config, CONFIG_NAMES.get(name, name)) for name in names}
         own |= {"generator_layers": generator_layers, "token_table": token_table, "universal_layer": layer}
+        defaults = CrosslingConfig()
+        for name in LATER_SETTINGS:
+            value, default = (getattr(each, CONFIG_NAMES.get(name, name)) for each in (config, defaults))
+            own[name] = None if value == default else value
         return recipe.replace(model=replace(shape, **own))
 
     @torch.no_grad()

@@ -24,7 +24,7 @@ from crossling.core.errors import BadInput
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
 from crossling.model.convert import find_differences, find_head
 from crossling.model.embedding import DisentangledEmbedding, remap_rows
-from crossling.model.model_shape import ModelShape
+from crossling.model.model_shape import LATER_SETTINGS, ModelShape
 from crossling.model.native_encoder import (
     NativeEncoder,
     copy_weights,
@@ -164,6 +164,7 @@ class NativeInitialModel:
         tables = [each.embeddings.tokens.weight for each in (self.generator or self.encoder, self.encoder)]
         table = "gdes" if shape.token_table == "shared" and not torch.equal(*tables) else shape.token_table
         own |= {"norm": "post", "absolute": True, "relative": False, "gate": False, "universal_layer": layer}
+        own |= dict.fromkeys(LATER_SETTINGS)
         own |= {"generator_layers": generator_layers, "token_table": table, "architecture": "native"}
         own["native"] = dump_config(config, self.vocabulary.size)
         return recipe.replace(model=replace(shape, **own))

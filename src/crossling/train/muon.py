@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from crossling.model.attention import CrossAttention, SelfAttention
-from crossling.model.encoder import FeedForward
+from crossling.model.encoder import FeedForward, GatedFeedForward
 from crossling.model.native_encoder import NativeEncoder
 
 MOMENTUM = 0.95
@@ -36,6 +36,8 @@ def count_stacked_matrices(net: nn.Module) -> dict[nn.Parameter, int]:
             counts |= {module.query: 1, module.key_value: 2, module.out: 1}
         elif isinstance(module, FeedForward):
             counts |= {module[0]: 1, module[2]: 1}
+        elif isinstance(module, GatedFeedForward):
+            counts |= {module.into: 2, module.out: 1}
         elif isinstance(module, NativeEncoder):
             counts |= {
                 each: _stacked(name) for name, each in module.blocks.named_modules() if isinstance(each, nn.Linear)
