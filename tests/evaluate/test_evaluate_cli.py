@@ -113,7 +113,10 @@ def test_bucc_scores_are_one_table(crossling: Run, tmp_path: Path, write: Write)
         ("embed empty.txt -o a.npy --model model", "empty.txt: line 2: empty, expected a sentence"),
         ("mine a.txt empty.txt --model model", "empty.txt: line 2: empty, expected a sentence"),
         ("align pairs --model model --method itermx", "did you mean 'itermax'?"),
-        ("evaluate model --task bucc2018 --data . --dimensions 8", "dimensions: applies to tatoeba without plug_in"),
+        (
+            "evaluate model --task bucc2018 --data . --dimensions 8",
+            "dimensions: applies to tatoeba and flores",
+        ),
         ("evaluate model --task bucc2018 --data . --layers 1,x", "--layers 1,x: expected numbers separated by commas"),
         ("evaluate model --task tatoeba --data . --languages sw", "tatoeba/v1: no such folder"),
     ],

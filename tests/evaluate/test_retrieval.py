@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from crossling.core.errors import BadInput
 from crossling.evaluate import retrieval
 from crossling.evaluate.retrieval import (
+    evaluate_flores,
     evaluate_tatoeba,
     f1_by_line,
     nearest_in_both_directions,
@@ -113,6 +114,27 @@ def test_scores_equal_brute_force(tmp_path: Path, write: Write, encoder: Encoder
         "split": "test",
         "examples": 12,
     }
+
+
+def test_flores_is_scored_as_tatoeba(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    first, second = sentences(1), sentences(2)
+    write_pair(write, tmp_path, "cmn-eng", first, second)
+    for code, side in (("zho_Hant", first), ("eng_Latn", second), ("deu_Latn", second)):
+        write(tmp_path / f"flores200_dataset/devtest/{code}.devtest", "".join(f"{line}\n" for line in side))
+    expected = {(row["direction"], row["layer"]): row["value"] for row in rows_of(evaluate_tatoeba(encoder, tmp_path))}
+    rows = rows_of(evaluate_flores(encoder, tmp_path, ["zh-Hant"]))
+    assert {(row["task"], row["language"], row["split"]) for row in rows} == {("flores", "zh-Hant", "devtest")}
+    assert {row["protocol"] for row in rows} == {"sweep", "mteb"}
+    for row in rows:
+        assert row["protocol"] == "mteb" or row["value"] == expected[row["direction"], row["layer"]]
+    direct = rows_of(evaluate_flores(encoder, tmp_path, ["de-zh-Hant"]))
+    assert {(row["language"], row["direction"]) for row in direct} == {
+        ("de-zh-Hant", "de-zh-Hant"),
+        ("de-zh-Hant", "zh-Hant-de"),
+    }
+    write(tmp_path / "flores200_dataset/devtest/eng_Latn.devtest", "One.\n")
+    with pytest.raises(BadInput, match=r"sentences, but .* has 1\. Expected the same"):
+        rows_of(evaluate_flores(encoder, tmp_path))
 
 
 def test_each_sentence_is_encoded_once(tmp_path: Path, write: Write, encoder: Encoder) -> None:

@@ -16,7 +16,7 @@ from crossling.core.errors import BadInput
 
 def evaluate(
     task: Annotated[
-        str | None, option("TASKS", "tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model.")
+        str | None, option("TASKS", "tatoeba, flores, bucc2018, word-alignment, or a fine-tuned model's.")
     ] = None,
     data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data.")] = None,
     pairs: Annotated[
@@ -45,7 +45,7 @@ def evaluate(
     plug_in: Annotated[bool, flag("--plug-in", "tatoeba: read each sentence with its translation (VECO).")] = False,
     checkpoints: Checkpoints = None,
     dimensions: Annotated[
-        str | None, option("LIST", "tatoeba: also score vectors truncated to these, as 64,128.", "--dimensions")
+        str | None, option("LIST", "Retrieval: also score vectors truncated to these, as 64,128.", "--dimensions")
     ] = None,
     json_: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Sentence retrieval on Tatoeba: accuracy of the nearest sentence of the other language by cosine.
+"""Sentence retrieval on Tatoeba, FLORES and own pairs: accuracy of the nearest sentence of the other side by cosine.
 
 Protocol `sweep`: pooling and cosine as in XTREME, but at every layer and in both directions. Equal sentences of a side
 are one candidate, and finding it is correct for each of their lines.
@@ -36,11 +36,13 @@ from crossling.evaluate.retrieval_pairs import (
     RetrievalPair,
     RetrievalSide,
     add_translations,
+    read_flores_pairs,
     read_tatoeba,
 )
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.pooling import DECLARED, normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
+from crossling.tasks.benchmark_files import FLORES
 from crossling.tasks.own_pairs import RETRIEVAL, OwnPairs
 from crossling.tasks.predictions import ExamplePrediction
 from crossling.tasks.scores import Score, ScoreRow
@@ -71,6 +73,19 @@ def evaluate_tatoeba(
         encoder.check_cross_attention()
         pairs = [RetrievalPair(*map(add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
     return _evaluate_pairs(encoder, pairs, TATOEBA, pooling, plug_in, dimensions)
+
+
+def evaluate_flores(
+    encoder: Encoder,
+    data: Path,
+    languages: Sequence[str] | None = None,
+    pooling: str = "auto",
+    dimensions: Sequence[int] = (),
+) -> Iterator[TaskResult]:
+    """Yield the results of FLORES in both directions: pairs with English, and those that `languages` names."""
+    return _evaluate_pairs(
+        encoder, read_flores_pairs(data, languages), FLORES, pooling, plug_in=False, dimensions=dimensions
+    )
 
 
 def evaluate_own_pairs(
@@ -237,7 +252,7 @@ def _score(
     """Score one direction. `found_KN` are lines of the candidates."""
     query, other = pair.sides[query_side], pair.sides[1 - query_side]
     language, direction = pair_name(pair.first.language, pair.second.language), f"{query.language}-{other.language}"
-    if "-" not in language:
+    if "en" in (query.language, other.language):
         direction = "en-xx" if query.language == "en" else "xx-en"
     lines, has_translations, is_declared = len(query.sentences), query.translations is not None, pooling == DECLARED
     protocol = PLUG_IN if has_translations else DECLARED if is_declared else "sweep"
@@ -258,6 +273,7 @@ def _score(
         prompt=encoder.prompt_for(pooling) or None,
         setting=PLUG_IN if has_translations else "training-free",
         seed=encoder.seed,
+        split=pair.split,
         examples=lines,
         value=0,
     )

@@ -58,6 +58,7 @@ TITLES = {
     "massive-intents": "MASSIVE intents",
     "massive-slots": "MASSIVE slots",
     "tatoeba": "Tatoeba",
+    "flores": "FLORES",
     "word-alignment": "Word alignment",
     "mnli": "MNLI",
     "qqp": "QQP",

@@ -133,7 +133,7 @@ def task_sections(runs: Sequence[ReportRun]) -> list[TaskSection]:
 def _rank(card: MetricCard) -> tuple[bool, bool]:
     """Sort key: metrics of the public scripts first, but retrieval at every layer before XTREME's fixed layer."""
     measure = card.measure
-    is_official = measure.protocol in ("xtreme", "glue", "sweep", PROTOCOLS["ot"])
+    is_official = measure.protocol in ("xtreme", "glue", "massive", "sweep", PROTOCOLS["ot"])
     return not is_official, (measure.task, measure.protocol) == ("tatoeba", "xtreme")
 
 
@@ -142,7 +142,7 @@ def main_scores(run: ReportRun) -> dict[str, TaskScore]:
     scores: dict[str, TaskScore] = {}
     for score in run.scores:
         measure = score.measure
-        if measure.setting == "training-free" or measure.protocol not in ("xtreme", "glue"):
+        if measure.setting == "training-free" or measure.protocol not in ("xtreme", "glue", "massive"):
             continue
         if measure.task not in scores or measure.metric is QA_MEAN:
             scores[measure.task] = score
