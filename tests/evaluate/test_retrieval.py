@@ -15,7 +15,7 @@ from crossling.evaluate import retrieval
 from crossling.evaluate.retrieval import (
     evaluate_flores,
     evaluate_tatoeba,
-    f1_by_line,
+    f1_by_label,
     nearest_in_both_directions,
     retrieval_accuracy,
     xtreme_tatoeba_layer,
@@ -154,14 +154,14 @@ def test_each_sentence_is_encoded_once(tmp_path: Path, write: Write, encoder: En
     assert sorted(encoded) == sorted(sentence for side in sides.values() for sentence in side)
 
 
-@given(st.integers(0, 10_000), st.integers(1, 30))
-def test_mteb_f1_is_that_of_scikit_learn(seed: int, lines: int) -> None:
+@given(st.integers(0, 10_000), st.integers(1, 30), st.booleans())
+def test_mteb_f1_is_that_of_scikit_learn(seed: int, lines: int, repeated: bool) -> None:
     """MTEB's BitextMiningEvaluator: the weighted F1 of scikit-learn, with each line as its own class."""
     sklearn = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(seed)
-    gold = np.arange(lines)
-    found = np.where(rng.random(lines) < 0.5, gold, rng.integers(lines, size=lines))
-    value = METRIC_VALUES["f1"](f1_by_line(found[None]).sum(axis=0))
+    gold = rng.integers(lines, size=lines) if repeated else np.arange(lines)
+    found = np.where(rng.random(lines) < 0.5, gold, rng.integers(2 * lines, size=lines))
+    value = METRIC_VALUES["f1"](f1_by_label(found[None], gold).sum(axis=0))
     expected = sklearn.f1_score(gold, found, average="weighted", zero_division=0)
     assert value.tolist() == pytest.approx([100 * expected])
 
@@ -199,7 +199,7 @@ def test_declared_vectors_have_rows_of_their_own(tmp_path: Path, write: Write, d
         found = np.argmax(query @ candidate.T, axis=1)
         own = {row["protocol"]: row for row in rows if row["direction"] == direction and row["layer"] == last}
         assert own["declared"]["value"] == pytest.approx(100 * np.mean(found == np.arange(8)))
-        f1 = METRIC_VALUES["f1"](f1_by_line(found[None]).sum(axis=0))[0]
+        f1 = METRIC_VALUES["f1"](f1_by_label(found[None], np.arange(len(found))).sum(axis=0))[0]
         assert own["mteb"]["value"] == pytest.approx(f1)
         [result] = [each for each in results if each.variant == f"{direction}.declared"]
         examples = list(result.examples)

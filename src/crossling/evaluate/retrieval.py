@@ -289,7 +289,7 @@ def _score(
         rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
     if dimension is None and (is_declared or (encoder.head is None and not has_translations)):
         layer = encoder.declared_layer if is_declared else encoder.universal_layer
-        statistics_NK3 = f1_by_line(found_KN[[scored.index(layer)]])
+        statistics_NK3 = f1_by_label(found_KN[[scored.index(layer)]], np.arange(lines))
         rows += rows_by_layer(replace(score, protocol=MTEB, metric="f1"), statistics_NK3, [layer])
     not_scored = [None] * scored[0]  # layers
     examples = (
@@ -308,18 +308,23 @@ def _score(
     return TaskResult(name=pair.name, rows=rows, variant=variant, examples=examples, parts=2)
 
 
-def f1_by_line(found_KN: np.ndarray) -> np.ndarray:
-    """Return [F1, 1, 1] of each line as a class, [N, K, 3]. Their sums give the mean F1, scikit-learn's weighted F1.
+def f1_by_label(found_KN: np.ndarray, label_N: np.ndarray) -> np.ndarray:
+    """Return [F1, 1, 1] of each query, the F1 of its label as a class, [N, K, 3].
 
-    A line is the label of one query. Its F1 is 2 / (1 + the queries that found it) if its own query did, else 0.
+    Their sums give the mean over the queries, which is scikit-learn's weighted F1. As in MTEB.
 
     Args:
         found_KN: The line that each query found, at each layer.
+        label_N: The line that translates each query.
     """
-    lines = found_KN.shape[1]
-    times_KN = np.stack([np.bincount(found_N, minlength=lines) for found_N in found_KN])
-    f1_NK = np.where(found_KN == np.arange(lines), 2 / (1 + times_KN), 0).T
-    return np.stack([f1_NK, np.ones_like(f1_NK), np.ones_like(f1_NK)], axis=-1)
+    size = max(int(found_KN.max()), int(label_N.max())) + 1
+    support_M = np.bincount(label_N, minlength=size)
+    f1_NK = []
+    for found_N in found_KN:
+        correct_M = np.bincount(label_N[found_N == label_N], minlength=size)
+        f1_NK.append((2 * correct_M / np.maximum(1, support_M + np.bincount(found_N, minlength=size)))[label_N])
+    statistics_NK = np.stack(f1_NK, axis=1)
+    return np.stack([statistics_NK, np.ones_like(statistics_NK), np.ones_like(statistics_NK)], axis=-1)
 
 
 def _group_by_memory(pairs: Sequence[RetrievalPair], encoder: Encoder) -> Iterator[list[RetrievalPair]]:
