@@ -172,6 +172,8 @@ def languages_in_mean(task: str, languages: Iterable[str]) -> list[str]:
 
 def measure_from_row(row: ScoreRow, both_directions: bool = False) -> Measure:
     """Return the measure of a row of scores.jsonl; `both_directions` merges the directions of retrieval."""
+    if str(row.get("protocol", "")).startswith("mteb"):  # MTEB's results do not state it
+        row = {**row, "pooling": None}
     direction = row.get("direction")
     if both_directions or direction not in ("en-xx", "xx-en"):  # pairs without English are named by their direction
         direction = None
