@@ -35,6 +35,9 @@ def test_vectors_are_those_of_encode(encoder: Encoder) -> None:
     np.testing.assert_allclose(model.similarity_pairwise(vectors, vectors), np.diag(cosines), atol=1e-6)
     np.testing.assert_allclose(np.diag(cosines), 1, atol=1e-6)
     assert model.similarity(vectors[0], vectors).shape == (1, 3)
+    encoder.precision = "bfloat16"
+    assert MtebEncoder(encoder).encoder.precision == "float32"  # as in `evaluate`
+    assert model.encode([{"text": ["rain", "snow", "rain"]}])[0].tolist() == model.encode(BATCHES[:1])[1].tolist()
     with pytest.raises(BadInput, match="precision=int8: vectors have float32"):
         model.encode(BATCHES, precision="int8")
 
@@ -45,6 +48,7 @@ def test_declared_vectors_and_prompts_are_used(declared_encoder: Encoder) -> Non
     assert declared_encoder.head is not None
     declared = {**declared_encoder.head.prompts, "query": "snow "}
     declared_encoder.head = replace(declared_encoder.head, prompts=declared)
+    model = MtebEncoder(declared_encoder)
     assert model._prompt_name(SimpleNamespace(value="query")) == "query"
     assert model._prompt_name("document") is None
     assert model._prompt_name(None) is None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crossling.core.errors import BadInput, import_package
+from crossling.inference.cpu_precision import in_float32
 from crossling.inference.load_network import as_encoder
 from crossling.inference.pooling import normalize_vectors
 from crossling.tasks.mteb_results import ORGANIZATION
@@ -33,7 +34,7 @@ PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage")}  # of 
 
 
 class MtebEncoder:
-    """Encoder in MTEB's `EncoderProtocol`. The vectors are those of `Encoder.encode`.
+    """Encoder in MTEB's `EncoderProtocol`. The vectors are those of `Encoder.encode` in float32, as in `evaluate`.
 
     Args:
         model: Encoder, or a name that `load` takes. [default: the bundled model]
@@ -55,7 +56,7 @@ class MtebEncoder:
         layer: int | None = None,
         pooling: str = "auto",
     ) -> None:
-        self.encoder = as_encoder("bundled" if model is None else model)
+        self.encoder = in_float32(as_encoder("bundled" if model is None else model))
         self.layer, self.pooling, self.device = layer, pooling, device
         self.revision = revision or self.encoder.fingerprint()[:16]
 
@@ -89,14 +90,16 @@ class MtebEncoder:
         if precision != "float32":
             raise BadInput(f"precision={precision}: vectors have float32. Omit it from encode_kwargs.")
         texts = [text for batch in inputs for text in batch["text"]]
-        return self.encoder.encode(
-            texts,
+        row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}  # equal texts have equal vectors
+        vectors_ND = self.encoder.encode(
+            list(row_of),
             batch_size=batch_size,
             layer=self.layer,
             pooling=self.pooling,
             prompt_name=self._prompt_name(prompt_type),
             device=self.device,
         )
+        return np.asarray(vectors_ND[[row_of[text] for text in texts]])
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Return the cosine of every pair.
