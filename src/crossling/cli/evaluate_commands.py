@@ -10,6 +10,7 @@ import crossling as xl
 from crossling.cli.closing import finish, this_command, unused
 from crossling.cli.layer_tables import ModelLayers, print_training_free
 from crossling.cli.options import Checkpoints, Json, Pooling, argument, check_model, flag, option
+from crossling.cli.published_table import print_published
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
 
@@ -98,6 +99,8 @@ def evaluate(
                 print(name)
             print_training_free([row for row in rows if "layer" in row and row["model"] == name], own)
     print_by_language([row for row in rows if "layer" not in row])
+    if not checkpoints:
+        print_published(rows)
     if out is not None:
         page = out / "report.html"
         finish(f"Wrote {len(rows):,} rows to {out / 'scores.jsonl'}.", ["report", out, "-o", page])
