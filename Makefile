@@ -30,6 +30,7 @@ check: venv
 	$(BIN)/pytest tests/test_layout.py
 
 soak: venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mteb]'
 	$(BIN)/pytest -m soak -s
 
 docs: venv

@@ -13,8 +13,8 @@ PACKAGE = ROOT / "src" / "crossling"
 # A package imports from those before it, never from those after it.
 ORDER = [
     "core", "bundled", "synthetic", "corpora", "ingest", "tasks", "cleaning", "sampling", "vocabulary", "data", "model",
-    "objectives", "train", "recipes", "inference", "finetune", "evaluate", "pretraining", "report", "planning", "audit",
-    "export", "distill", "demo", "lab", "bench", "cli", "__main__",
+    "objectives", "train", "recipes", "inference", "finetune", "evaluate", "mteb", "pretraining", "report", "planning",
+    "audit", "export", "distill", "demo", "lab", "bench", "cli", "__main__",
 ]  # fmt: skip
 # (package, earlier package that it must not import): models know nothing of text, evaluation nothing of training.
 FORBIDDEN = {("model", package) for package in ("corpora", "cleaning", "sampling", "vocabulary", "data")} | {

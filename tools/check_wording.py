@@ -140,7 +140,7 @@ RULES = (
         r"\bhouses?\b",
         "codebase, package",
         unless=r"white.{0,3}house|house.{0,3}white|[\"']house[\"']|house.*(maison|Haus)|(maison|Haus).*house|"
-        r"(blue|that) house",
+        r"(blue|that) house|house place",  # a slot of MASSIVE
         exempt=EXAMPLES,
     ),
     Rule(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import fields
 
 from markdown_tables import code, table
@@ -27,7 +29,7 @@ def datasets() -> str:
 def translated_files() -> str:
     """Return the files of translated training, dev and test splits."""
     rows = [
-        [code(name), *(", ".join(code(_files(pattern)) for pattern in patterns) for patterns in translations)]
+        [code(name), *map(_file_list, translations)]
         for name, dataset in DATASETS.items()
         if any(translations := (dataset.training_translations, dataset.test_translations))
     ]
@@ -47,13 +49,29 @@ def default_settings() -> str:
         for name, dataset in DATASETS.items()
         if dataset.grids
     ]
-    return "\n".join([table(["key", *map(str.lower, TITLES.values())], rows), table(["data set", "grids"], grids)])
+    others = [
+        [code(dataset.name), ", ".join(code(setting) for setting in _changes(dataset, _defaults(dataset.task_type)))]
+        for dataset in DATASETS.values()
+        if dataset.hyperparameters != _defaults(dataset.task_type)
+    ]
+    return "\n".join(
+        [
+            table(["key", *map(str.lower, TITLES.values())], rows),
+            table(["data set", "other defaults"], others),
+            table(["data set", "grids"], grids),
+        ]
+    )
 
 
 def _row(dataset: BenchmarkDataset) -> list[str]:
     metrics = ", ".join(map(code, dataset.metrics))
     trained_on = ", ".join(map(code, dataset.training_sets or (dataset.name,)))
-    return [code(dataset.name), ", ".join(code(_files(pattern)) for pattern in dataset.patterns), metrics, trained_on]
+    return [code(dataset.name), _file_list(dataset.patterns), metrics, trained_on]
+
+
+def _file_list(patterns: Sequence[FilePattern]) -> str:
+    """Return file names separated by commas. Patterns of several splits may have one name."""
+    return ", ".join(dict.fromkeys(code(_files(pattern)) for pattern in patterns))
 
 
 def _files(pattern: FilePattern) -> str:
@@ -64,6 +82,15 @@ def _files(pattern: FilePattern) -> str:
 
 
 def _defaults(task_type: str) -> FinetuneHyperparameters:
-    """Return the default settings that the data sets of a type have in common."""
-    [defaults] = {dataset.hyperparameters for dataset in DATASETS.values() if dataset.task_type == task_type}
-    return defaults
+    """Return the default settings of most data sets of a type."""
+    used = Counter(dataset.hyperparameters for dataset in DATASETS.values() if dataset.task_type == task_type)
+    return used.most_common(1)[0][0]
+
+
+def _changes(dataset: BenchmarkDataset, defaults: FinetuneHyperparameters) -> list[str]:
+    """Return the settings of a data set that differ, such as `length=512`."""
+    return [
+        f"{field.name}={getattr(dataset.hyperparameters, field.name):g}"
+        for field in fields(defaults)
+        if getattr(dataset.hyperparameters, field.name) != getattr(defaults, field.name)
+    ]

@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
-from crossling.evaluate.bucc import best_threshold, evaluate_bucc, mine_candidates, read_bucc, xtreme_bucc_layer
+from crossling.evaluate.bucc import (
+    BuccSplit,
+    IdPair,
+    best_threshold,
+    encode_sides,
+    evaluate_bucc,
+    mine_candidates,
+    read_bucc,
+    xtreme_bucc_layer,
+)
 from crossling.evaluate.significance import METRIC_VALUES, values_with_intervals
+from crossling.inference.pooling import normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 
 Write = Callable[[Path, str], Path]
@@ -58,10 +68,35 @@ def test_the_threshold_equals_that_of_a_slow_loop(candidates: list[tuple[float, 
     assert best_threshold(dict(items), gold) == pytest.approx(slow_threshold(items, gold))
 
 
+def mine(encoder: Encoder, split: BuccSplit, layers: list[int], pooling: str) -> dict[int, dict[IdPair, float]]:
+    return mine_candidates(encoder, encode_sides(encoder, split, layers, pooling), layers)
+
+
+def test_mteb_is_the_f1_of_the_nearest_sentence(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    f1_score = pytest.importorskip("sklearn.metrics").f1_score
+    write_split(write, tmp_path, "dev", 0)
+    with pytest.warns(UserWarning, match="no test split"):
+        [result] = evaluate_bucc(encoder, tmp_path, [1], pooling="cls")
+    rows = {row["protocol"]: row for row in result.rows if row["protocol"].startswith("mteb")}
+    assert {(row["metric"], row["layer"], row["pooling"], row["examples"]) for row in rows.values()} == {
+        ("f1", encoder.universal_layer, "cls", 10)
+    }
+    split = read_bucc(tmp_path)[0]["dev"]
+    first, second = (dict(side) for side in (split.first, split.second))
+    gold = sorted(split.gold, key=lambda pair: [*first].index(pair[0]))
+    queries = normalize_vectors(encoder.encode([first[one] for one, _ in gold], pooling="cls"))
+    for protocol, candidates in (("mteb", [*second]), ("mteb-v2", [other for _, other in gold])):
+        vectors = normalize_vectors(encoder.encode([second[name] for name in candidates], pooling="cls"))
+        found = (queries @ vectors.T).argmax(axis=1)
+        labels = [candidates.index(other) for _, other in gold]
+        expected = f1_score(labels, found, average="weighted", zero_division=0)
+        assert rows[protocol]["value"] == pytest.approx(100 * expected)
+
+
 def test_candidates_exclude_repeated_sentences(tmp_path: Path, write: Write, encoder: Encoder) -> None:
     write_split(write, tmp_path, "dev", 0)
     [splits] = read_bucc(tmp_path)
-    found = mine_candidates(encoder, splits["dev"], [0, 2], "mean")
+    found = mine(encoder, splits["dev"], [0, 2], "mean")
     assert list(found) == [0, 2]
     for scores in found.values():
         assert list(scores.values()) == sorted(scores.values(), reverse=True)
@@ -78,9 +113,9 @@ def test_scores_follow_their_definitions(tmp_path: Path, write: Write, encoder: 
         ("test", "zh", "cls"),
     ]
     [splits] = read_bucc(tmp_path)
-    threshold = best_threshold(mine_candidates(encoder, splits["dev"], [1], "cls")[1], splits["dev"].gold)
+    threshold = best_threshold(mine(encoder, splits["dev"], [1], "cls")[1], splits["dev"].gold)
     for result in (dev, test):
-        scores = mine_candidates(encoder, splits[result.rows[0]["split"]], [1], "cls")[1]
+        scores = mine(encoder, splits[result.rows[0]["split"]], [1], "cls")[1]
         accepted = {pair for pair, score in scores.items() if score >= threshold}
         gold = splits[result.rows[0]["split"]].gold
         rows = {row["metric"]: row for row in result.rows if row["protocol"] == "margin"}
@@ -112,9 +147,12 @@ def test_declared_vectors_have_rows_and_thresholds_of_their_own(
     results = list(evaluate_bucc(declared_encoder, tmp_path, [1]))
     assert [(each.variant, each.parts) for each in results] == [(None, 4), (None, 4), ("declared", 4), ("declared", 4)]
     declared = [row for each in results[2:] for row in each.rows]
-    assert {(row["protocol"], row["layer"], row["prompt"]) for row in declared} == {("declared", 3, "the ")}
+    assert {(row["protocol"], row["layer"], row["prompt"]) for row in declared} == {
+        (protocol, 3, "the ") for protocol in ("declared", "mteb", "mteb-v2")
+    }
+    assert not any(row["protocol"].startswith("mteb") for each in results[:2] for row in each.rows)
     [dev] = [splits["dev"] for splits in read_bucc(tmp_path)]
-    [scores] = mine_candidates(declared_encoder, dev, [3], "declared").values()
+    [scores] = mine(declared_encoder, dev, [3], "declared").values()
     least = best_threshold(scores, dev.gold)
     found = {pair for pair, score in scores.items() if score >= least}
     recall = next(row["value"] for row in declared if (row["split"], row["metric"]) == ("dev", "recall"))
@@ -126,10 +164,13 @@ def test_xtreme_uses_mean_pooling_only(tmp_path: Path, write: Write, encoder: En
     write_split(write, tmp_path, "dev", 0)
     write_split(write, tmp_path, "test", 10)
     for result in evaluate_bucc(encoder, tmp_path, [1]):
-        assert {(row["protocol"], row["layer"]) for row in result.rows} == {("margin", 1), ("xtreme", 2)}
+        assert {(row["protocol"], row["layer"]) for row in result.rows} == {
+            *(("margin", 1), ("xtreme", 2), ("mteb", encoder.universal_layer), ("mteb-v2", encoder.universal_layer))
+        }
         assert {row["pooling"] for row in result.rows} == {"mean"}
     for result in evaluate_bucc(encoder, tmp_path, [1, 2], pooling="cls"):
-        assert {(row["protocol"], row["layer"]) for row in result.rows} == {("margin", 1), ("margin", 2)}
+        assert {(row["protocol"], row["layer"]) for row in result.rows} >= {("margin", 1), ("margin", 2)}
+        assert "xtreme" not in {row["protocol"] for row in result.rows}
         assert {label.split("/")[0] for each in result.examples for label in each.statistics} == {"margin"}
 
 

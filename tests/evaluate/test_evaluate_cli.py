@@ -86,6 +86,10 @@ def test_evaluate_prints_rows_or_tables(crossling: Run, tmp_path: Path, write: W
     assert re.search(r"│ sw │ 2 │ [\d.]+ │ [\d.]+ │ [\d.]+ │", out)
     assert "│ mean of 2 languages │" in out
     assert "Mean by layer: 0: " in out
+    assert re.search(r"tatoeba: F1, mteb, xx-en, as published, 2 languages, % .* │ LaBSE │ MTEB, Tatoeba │ 91.8 │", out)
+    assert "VECO Large │ VECO, Table 17" in out  # accuracy en-xx
+    assert "MTEB: Public results of the Massive Text Embedding Benchmark, https://" in out
+    assert "as published" not in crossling(*given, "--languages", "sw", "--json")[1]
     out = " ".join(crossling(*given, "--dimensions", "4,8")[1].split())
     assert "tatoeba: mean by dimension, sweep, layer 2" in out
     assert re.search(r"│ 4 │ [\d.]+ │ [\d.]+ │ [\d.]+ │ │ 8 │ [\d. │]+ │ all │ [\d.]+ │ [\d.]+ │ [\d.]+ │", out)
@@ -98,7 +102,8 @@ def test_bucc_scores_are_one_table(crossling: Run, tmp_path: Path, write: Write)
         write(tmp_path / f"data/bucc2018/de-en.{split}.en", "1\tb a\n2\te f\n")
         write(tmp_path / f"data/bucc2018/de-en.{split}.gold", "1\t1\n")
     _, out, _ = crossling("evaluate", "model", "--task", "bucc2018", "--data", "data", "--layers", "1,3")
-    assert out.count("bucc2018: ") == 1
+    assert out.count("bucc2018: f1, precision, recall, %") == 1
+    assert "bucc2018: F1, mteb-v2, as published, 1 of 4, %" in out
     cells = [[cell.strip() for cell in line.split("│")[1:5]] for line in out.splitlines() if "margin" in line]
     rows = [[split, "margin", layer] for split in ("dev", "test") for layer in ("1", "3")]
     assert cells == [["de", *row] for row in rows] + [["mean of 1 language", *row] for row in rows]
@@ -113,7 +118,10 @@ def test_bucc_scores_are_one_table(crossling: Run, tmp_path: Path, write: Write)
         ("embed empty.txt -o a.npy --model model", "empty.txt: line 2: empty, expected a sentence"),
         ("mine a.txt empty.txt --model model", "empty.txt: line 2: empty, expected a sentence"),
         ("align pairs --model model --method itermx", "did you mean 'itermax'?"),
-        ("evaluate model --task bucc2018 --data . --dimensions 8", "dimensions: applies to tatoeba without plug_in"),
+        (
+            "evaluate model --task bucc2018 --data . --dimensions 8",
+            "dimensions: applies to tatoeba and flores",
+        ),
         ("evaluate model --task bucc2018 --data . --layers 1,x", "--layers 1,x: expected numbers separated by commas"),
         ("evaluate model --task tatoeba --data . --languages sw", "tatoeba/v1: no such folder"),
     ],

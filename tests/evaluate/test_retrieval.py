@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from crossling.core.errors import BadInput
 from crossling.evaluate import retrieval
 from crossling.evaluate.retrieval import (
+    evaluate_flores,
     evaluate_tatoeba,
-    f1_by_line,
+    f1_by_label,
     nearest_in_both_directions,
     retrieval_accuracy,
     xtreme_tatoeba_layer,
@@ -115,6 +116,27 @@ def test_scores_equal_brute_force(tmp_path: Path, write: Write, encoder: Encoder
     }
 
 
+def test_flores_is_scored_as_tatoeba(tmp_path: Path, write: Write, encoder: Encoder) -> None:
+    first, second = sentences(1), sentences(2)
+    write_pair(write, tmp_path, "cmn-eng", first, second)
+    for code, side in (("zho_Hant", first), ("eng_Latn", second), ("deu_Latn", second)):
+        write(tmp_path / f"flores200_dataset/devtest/{code}.devtest", "".join(f"{line}\n" for line in side))
+    expected = {(row["direction"], row["layer"]): row["value"] for row in rows_of(evaluate_tatoeba(encoder, tmp_path))}
+    rows = rows_of(evaluate_flores(encoder, tmp_path, ["zh-Hant"]))
+    assert {(row["task"], row["language"], row["split"]) for row in rows} == {("flores", "zh-Hant", "devtest")}
+    assert {row["protocol"] for row in rows} == {"sweep", "mteb"}
+    for row in rows:
+        assert row["protocol"] == "mteb" or row["value"] == expected[row["direction"], row["layer"]]
+    direct = rows_of(evaluate_flores(encoder, tmp_path, ["de-zh-Hant"]))
+    assert {(row["language"], row["direction"]) for row in direct} == {
+        ("de-zh-Hant", "de-zh-Hant"),
+        ("de-zh-Hant", "zh-Hant-de"),
+    }
+    write(tmp_path / "flores200_dataset/devtest/eng_Latn.devtest", "One.\n")
+    with pytest.raises(BadInput, match=r"sentences, but .* has 1\. Expected the same"):
+        rows_of(evaluate_flores(encoder, tmp_path))
+
+
 def test_each_sentence_is_encoded_once(tmp_path: Path, write: Write, encoder: Encoder) -> None:
     sides = {code: sentences(seed) for seed, code in enumerate(["qaa", "qab", "qac"])}
     for pair in ("qaa-qab", "qaa-qac", "qab-qac"):
@@ -132,14 +154,14 @@ def test_each_sentence_is_encoded_once(tmp_path: Path, write: Write, encoder: En
     assert sorted(encoded) == sorted(sentence for side in sides.values() for sentence in side)
 
 
-@given(st.integers(0, 10_000), st.integers(1, 30))
-def test_mteb_f1_is_that_of_scikit_learn(seed: int, lines: int) -> None:
+@given(st.integers(0, 10_000), st.integers(1, 30), st.booleans())
+def test_mteb_f1_is_that_of_scikit_learn(seed: int, lines: int, repeated: bool) -> None:
     """MTEB's BitextMiningEvaluator: the weighted F1 of scikit-learn, with each line as its own class."""
     sklearn = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(seed)
-    gold = np.arange(lines)
-    found = np.where(rng.random(lines) < 0.5, gold, rng.integers(lines, size=lines))
-    value = METRIC_VALUES["f1"](f1_by_line(found[None]).sum(axis=0))
+    gold = rng.integers(lines, size=lines) if repeated else np.arange(lines)
+    found = np.where(rng.random(lines) < 0.5, gold, rng.integers(2 * lines, size=lines))
+    value = METRIC_VALUES["f1"](f1_by_label(found[None], gold).sum(axis=0))
     expected = sklearn.f1_score(gold, found, average="weighted", zero_division=0)
     assert value.tolist() == pytest.approx([100 * expected])
 
@@ -177,7 +199,7 @@ def test_declared_vectors_have_rows_of_their_own(tmp_path: Path, write: Write, d
         found = np.argmax(query @ candidate.T, axis=1)
         own = {row["protocol"]: row for row in rows if row["direction"] == direction and row["layer"] == last}
         assert own["declared"]["value"] == pytest.approx(100 * np.mean(found == np.arange(8)))
-        f1 = METRIC_VALUES["f1"](f1_by_line(found[None]).sum(axis=0))[0]
+        f1 = METRIC_VALUES["f1"](f1_by_label(found[None], np.arange(len(found))).sum(axis=0))[0]
         assert own["mteb"]["value"] == pytest.approx(f1)
         [result] = [each for each in results if each.variant == f"{direction}.declared"]
         examples = list(result.examples)

@@ -150,12 +150,28 @@ def test_gaps_follow_from_the_tables_by_language(model: str, gaps: tuple[float, 
 
 
 def test_every_row_has_its_reference_and_protocol() -> None:
-    assert {row.paper for row in ROWS} == set(paper_citations()) == {"XLM-E", "XY-LENT", "InfoXLM", "VECO"}
-    assert all(row.reference and row.description and row.setting for row in ROWS)
+    assert {row.paper for row in ROWS} == set(paper_citations()) == {"XLM-E", "XY-LENT", "InfoXLM", "VECO", "MTEB"}
+    assert all(row.reference and row.description and row.setting and row.protocol for row in ROWS)
+    assert all(row.source for row in ROWS if row.evaluation)  # the papers are the sources of the others
     assert {row.setting for row in ROWS} == {"zero-shot", "translate-train", "training-free", "english"}
     percent = [value for row in ROWS for column, value in row.values.items() if not column.startswith("cost/")]
     assert len(percent) > 3000
     assert all(0 <= value <= 100 for value in percent)
+
+
+def test_results_of_mteb_name_the_file_of_every_model() -> None:
+    rows = [row for row in ROWS if row.paper == "MTEB"]
+    assert {row.evaluation for row in rows} == {"mteb", "mteb-v2"}
+    for row in rows:
+        assert row.source is not None
+        assert row.source.startswith(("https://github.com/embeddings-benchmark/results/", "https://huggingface.co/"))
+        assert row.name in row.source or (row.name, row.table) == ("LaBSE", "BUCC")
+        assert row.source in row.description
+    [labse] = [row for row in rows if (row.name, row.table) == ("LaBSE", "Tatoeba")]
+    languages = labse.languages("tatoeba", "f1", "xx-en")
+    assert set(languages) == set(LANGUAGES["tatoeba-36"])
+    assert languages == labse.languages("tatoeba-36", "f1", "xx-en")
+    assert languages["sw"] == 84.5
 
 
 def test_language_lists_are_those_of_the_papers() -> None:

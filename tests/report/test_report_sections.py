@@ -90,6 +90,9 @@ def test_every_table_is_shown_or_documented_as_not_shown() -> None:
         rows += [row("m", "tatoeba", code, 50.0, protocol="sweep", direction=way, **at) for way in ("en-xx", "xx-en")]
     rows += [row("m", "bucc2018", code, 50.0, metric="f1", **at) for code in LANGUAGES["bucc2018"]]
     rows += [row("m", "word-alignment", "de-en", 50.0, metric="aer", protocol="xlm-align-ot", layer=8)]
+    of_mteb = {"metric": "f1", "layer": 9, "pooling": "declared"}
+    rows += [row("m", "tatoeba", "sw", 50.0, protocol="mteb", direction="xx-en", **of_mteb)]
+    rows += [row("m", "bucc2018", "de", 50.0, protocol=protocol, **of_mteb) for protocol in ("mteb", "mteb-v2")]
     run = ReportRun(name="m", rows=rows, parameters=10**8, cost={"flops": {"paper": 1e20}})
     references = {reference for card in cards(rows) for _, reference in published_scores(card)}
     references |= {each.reference for leaderboard in build_leaderboards([run]) for each in leaderboard.published}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from crossling.core.errors import BadInput
 from crossling.tasks.label_metrics import find_chunks, find_strict_chunks
+from crossling.tasks.label_sets import UPOS
 from crossling.tasks.metrics import METRICS
-from crossling.tasks.registry import UPOS
 
 seqeval = pytest.importorskip("seqeval.metrics")
 IOB2 = pytest.importorskip("seqeval.scheme").IOB2

@@ -42,6 +42,16 @@ QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\ta?\tb?\t0\n1
 QNLI = "index\tquestion\tsentence\tlabel\n0\ta?\tb\tnot_entailment\n"
 CHOICE = '{"premise": "p", "choice1": "a", "choice2": "b", "question": "cause", "label": 0, "idx": 3}\n'
 
+TOPICS = 'index_id\tcategory\ttext\n7\tscience/technology\t"It is ""hot""."\n9\tsports\tThey won.\n'
+INTENT = (
+    '{"id": "3", "locale": "sw-KE", "partition": "dev", "intent": "play_game", "utt": "cheza", "annot_utt": "cheza"}\n'
+)
+QUESTION = (
+    '{"flores_passage": "a", "question": "b?", "mc_answer1": "c", "mc_answer2": "d", "mc_answer3": "e",'
+    ' "mc_answer4": "f", "correct_answer_num": "4"}\n'
+)
+RACE = '{"article": "a", "questions": ["b?"], "options": [["c", "d", "e", "f"]], "answers": ["C"], "id": "high1.txt"}'
+
 # (file, its text, data set, split, language, number of examples)
 OFFICIAL = [
     ("xnli/train-en.tsv", NLI, "xnli", "train", "en", 2),
@@ -64,6 +74,13 @@ OFFICIAL = [
     ("glue/CoLA/test.tsv", "index\tsentence\n0\tHe go.\n", "cola", "test", "en", 1),
     ("xcopa/train.en.jsonl", CHOICE, "xcopa", "train", "en", 1),
     ("xcopa/et/val.et.jsonl", CHOICE, "xcopa", "dev", "et", 1),
+    ("sib200/eng_Latn/train.tsv", TOPICS, "sib200", "train", "en", 2),
+    ("sib200/data/arb_Latn/dev.tsv.gz", TOPICS, "sib200", "dev", "ar-Latn", 2),
+    ("sib-200/data/annotated/zho_Hant/test.tsv", TOPICS, "sib200", "test", "zh-Hant", 2),
+    ("belebele/data/swh_Latn.jsonl", QUESTION, "belebele", "test", "sw", 1),
+    ("RACE/train/high/1.txt", RACE, "race", "train", "en", 1),
+    ("massive/1.0/data/sw-KE.jsonl", INTENT, "massive-intents", "dev", "sw", 1),
+    ("massive/data/sw-KE.jsonl.gz", INTENT, "massive-slots", "dev", "sw", 1),
     ("udpos/train-en.tsv", POS, "udpos", "train", "en", 1),
     ("udpos/test-fi.tsv", "Rome\n.\n", "udpos", "test", "fi", 1),
     ("panx/train-en.tsv", NER, "panx", "train", "en", 2),
@@ -113,6 +130,8 @@ def test_official_files_are_found_and_read(
         ("squad/translate-train/squad.translate.train.en-th.json", SQUAD, "xquad", "th"),
         ("squad/translate-train/squad.translate.train.en-vi.json.gz", SQUAD, "mlqa", "vi"),
         ("tydiqa/translate-train/tydiqa.translate.train.en-te.json", SQUAD, "tydiqa", "te"),
+        ("belebele/translated/swh_Latn/train.jsonl", QUESTION, "belebele", "sw"),
+        ("massive/1.1/data/sw-KE.jsonl", INTENT.replace("dev", "train"), "massive-slots", "sw"),
     ],
 )
 def test_training_translations_are_found(
@@ -121,6 +140,14 @@ def test_training_translations_are_found(
     put(file, text)
     _, translated = get_dataset(name).read_translated_training(tmp_path)
     assert [(code, len(examples)) for code, examples in translated.items()] == [(language, 1)]
+
+
+def test_training_splits_that_translate_each_other_serve_translate_train(put: Put, tmp_path: Path) -> None:
+    for code in ("eng_Latn", "swh_Latn", "tha_Thai"):
+        put(f"sib200/{code}/train.tsv", TOPICS)
+    name, translated = get_dataset("sib200").read_translated_training(tmp_path)
+    assert (name, [*translated]) == ("sib200", ["en", "sw", "th"])
+    assert translated["th"][0].texts == ('It is "hot".',)
 
 
 def test_every_entry_is_consistent() -> None:

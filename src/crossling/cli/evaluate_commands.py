@@ -10,13 +10,14 @@ import crossling as xl
 from crossling.cli.closing import finish, this_command, unused
 from crossling.cli.layer_tables import ModelLayers, print_training_free
 from crossling.cli.options import Checkpoints, Json, Pooling, argument, check_model, flag, option
+from crossling.cli.published_table import print_published
 from crossling.cli.score_tables import print_by_language
 from crossling.core.errors import BadInput
 
 
 def evaluate(
     task: Annotated[
-        str | None, option("TASKS", "tatoeba, bucc2018, word-alignment, or the task of a fine-tuned model.")
+        str | None, option("TASKS", "tatoeba, flores, bucc2018, word-alignment, or a fine-tuned model's.")
     ] = None,
     data: Annotated[Path | None, option("FOLDER", "Folder of benchmark data.")] = None,
     pairs: Annotated[
@@ -45,7 +46,7 @@ def evaluate(
     plug_in: Annotated[bool, flag("--plug-in", "tatoeba: read each sentence with its translation (VECO).")] = False,
     checkpoints: Checkpoints = None,
     dimensions: Annotated[
-        str | None, option("LIST", "tatoeba: also score vectors truncated to these, as 64,128.", "--dimensions")
+        str | None, option("LIST", "Retrieval: also score vectors truncated to these, as 64,128.", "--dimensions")
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -98,6 +99,8 @@ def evaluate(
                 print(name)
             print_training_free([row for row in rows if "layer" in row and row["model"] == name], own)
     print_by_language([row for row in rows if "layer" not in row])
+    if not checkpoints:
+        print_published(rows)
     if out is not None:
         page = out / "report.html"
         finish(f"Wrote {len(rows):,} rows to {out / 'scores.jsonl'}.", ["report", out, "-o", page])

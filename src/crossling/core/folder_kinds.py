@@ -19,7 +19,7 @@ KINDS = {
     "a vocabulary of crossling vocab": ("sentencepiece.model",),
     "a folder of crossling synth": ("synthetic.json",),
     "a folder of corpora": ("text", "pairs", "multi"),
-    "a folder of benchmark data": ("tatoeba", "word-alignment", "bucc2018", "xnli", "panx", "udpos", "xquad"),
+    "a folder of benchmark data": ("tatoeba", "flores*", "word-alignment", "bucc2018", "xnli", "panx", "udpos"),
     "a folder of scores": ("scores.jsonl",),
 }
 

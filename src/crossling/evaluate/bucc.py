@@ -8,6 +8,10 @@ Protocol `margin`: at the requested layers. Protocol `xtreme`: the same at the l
 pooling only, as in their paper. Their shell script requests [CLS]. Their program computed the mean all the same until
 October 2021, and takes [CLS] since. Protocol `declared`: with the vectors that the folder of a Sentence Transformers
 model declares.
+
+Protocol `mteb`: what MTEB's task BUCC computes. Each sentence of the first side with a gold pair finds its nearest
+sentence of the second side, by cosine. The value is the F1 of the lines as classes, at the layer that `encode` reads.
+Protocol `mteb-v2`: the same for MTEB's BUCC.v2, whose candidates are the sentences of the gold pairs alone.
 """
 # P candidate pairs, best first; N sentences, K layers
 
@@ -25,17 +29,18 @@ import numpy as np
 from crossling.core.errors import BadInput
 from crossling.core.progress import count_truncations, track
 from crossling.corpora.languages import canonical_code
-from crossling.evaluate.retrieval import choose_poolings
+from crossling.evaluate.retrieval import MTEB, choose_poolings, f1_by_label, nearest_in_both_directions
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.mining import DEFAULT_NEIGHBORS, VectorRows, find_neighbors, retrieve_pairs
-from crossling.inference.pooling import DECLARED
+from crossling.inference.pooling import DECLARED, normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
 from crossling.tasks.benchmark_files import find_bucc_files, select_pairs
 from crossling.tasks.predictions import ExamplePrediction
 from crossling.tasks.readers import read_lines
-from crossling.tasks.scores import Score
+from crossling.tasks.scores import Score, ScoreRow
 
 METRICS = ("f1", "precision", "recall")
+MTEB_V2 = "mteb-v2"
 SPLITS = ("dev", "test")  # the threshold is chosen on the first
 
 IdPair = tuple[str, str]
@@ -77,14 +82,21 @@ def evaluate_bucc(
         for each, (name, split) in product(poolings, splits.items()):
             protocols = _protocols(encoder, layers, each)
             extracted: dict[int, dict[IdPair, float]] = {}
+            mining = sorted({*chain(*protocols.values())})
+            mteb_layer = _mteb_layer(encoder, each)
+            used = sorted({*mining, *([] if mteb_layer is None else [mteb_layer])})
             with count_truncations(f"bucc2018 {_name(splits)}, {name}"):
-                mined = mine_candidates(encoder, split, sorted({*chain(*protocols.values())}), each)
+                sides = encode_sides(encoder, split, used, each)
+            mined = mine_candidates(encoder, sides, mining)
             for layer, scores in mined.items():
                 if name == SPLITS[0]:
                     thresholds[each, layer] = best_threshold(scores, split.gold)
                 least = thresholds[each, layer]
                 extracted[layer] = {pair: score for pair, score in scores.items() if score >= least}
-            yield replace(_score(encoder, split, extracted, protocols, each), parts=len(poolings) * len(splits))
+            result = _score(encoder, split, extracted, protocols, each)
+            if mteb_layer is not None:
+                result.rows.extend(_mteb_rows(encoder, split, sides, mteb_layer, pooling=each))
+            yield replace(result, parts=len(poolings) * len(splits))
 
 
 def _protocols(encoder: Encoder, layers: Sequence[int], pooling: str) -> dict[str, Sequence[int]]:
@@ -103,24 +115,80 @@ def xtreme_bucc_layer(num_layers: int) -> int:
     return num_layers - 4 if num_layers >= 12 else round(num_layers * 2 / 3)
 
 
-def mine_candidates(
+@dataclass(frozen=True, kw_only=True)
+class EncodedSide:
+    """Sentences of one side with the vectors of the distinct ones."""
+
+    sentences: list[tuple[str, str]]  # id and sentence
+    row_of: dict[str, int]  # distinct sentence -> row of the vectors
+    vectors: dict[int, np.ndarray]  # by layer
+
+    def ids(self) -> list[str | None]:
+        """Return the id of each distinct sentence, None for those that occur more than once."""
+        frequency = Counter(sentence for _, sentence in self.sentences)
+        id_of = {sentence: sentence_id for sentence_id, sentence in self.sentences}
+        return [id_of[sentence] if frequency[sentence] == 1 else None for sentence in self.row_of]
+
+
+def encode_sides(
     encoder: Encoder, split: BuccSplit, layers: Sequence[int], pooling: str
+) -> tuple[EncodedSide, EncodedSide]:
+    """Return the vectors of both sides at some layers."""
+    first, second = (_encode_side(encoder, side, layers, pooling) for side in (split.first, split.second))
+    return first, second
+
+
+def _encode_side(
+    encoder: Encoder, sentences: list[tuple[str, str]], layers: Sequence[int], pooling: str
+) -> EncodedSide:
+    row_of: dict[str, int] = {}
+    for _, sentence in sentences:
+        row_of.setdefault(sentence, len(row_of))
+    vectors_KND = encoder.encode_layers(list(row_of), pooling, layers)
+    return EncodedSide(sentences=sentences, row_of=row_of, vectors=dict(zip(layers, vectors_KND, strict=True)))
+
+
+def mine_candidates(
+    encoder: Encoder, sides: tuple[EncodedSide, EncodedSide], layers: Sequence[int]
 ) -> dict[int, dict[IdPair, float]]:
     """Return the pairs of ids and their scores at each layer, best first."""
-    vectors, ids = [], []
-    for side in (split.first, split.second):
-        frequency = Counter(sentence for _, sentence in side)
-        vectors.append(encoder.encode_layers(list(frequency), pooling, layers))
-        id_of = {sentence: sentence_id for sentence_id, sentence in side}
-        ids.append([id_of[sentence] if count == 1 else None for sentence, count in frequency.items()])
+    ids = [side.ids() for side in sides]
     by_layer = {}
-    for layer, first_ND, second_MD in zip(layers, *vectors, strict=True):
-        sides = VectorRows.all(first_ND), VectorRows.all(second_MD)
-        pairs = retrieve_pairs(*find_neighbors(*sides, DEFAULT_NEIGHBORS, device=encoder.model.device))
-        rows = zip(pairs.score_P.tolist(), pairs.first_P.tolist(), pairs.second_P.tolist(), strict=True)
-        named = ((ids[0][first], ids[1][second], score) for score, first, second in rows if score > 0)
-        by_layer[layer] = {(first, second): score for first, second, score in named if first and second}
+    for layer in layers:
+        first, second = (VectorRows.all(side.vectors[layer]) for side in sides)
+        pairs = retrieve_pairs(*find_neighbors(first, second, DEFAULT_NEIGHBORS, device=encoder.model.device))
+        found = zip(pairs.score_P.tolist(), pairs.first_P.tolist(), pairs.second_P.tolist(), strict=True)
+        named = ((ids[0][one], ids[1][other], score) for score, one, other in found if score > 0)
+        by_layer[layer] = {(one, other): score for one, other, score in named if one and other}
     return by_layer
+
+
+def _mteb_layer(encoder: Encoder, pooling: str) -> int | None:
+    """Return the layer of protocol `mteb`, that of `encode`. None if `encode` would return other vectors."""
+    if pooling == DECLARED:
+        return encoder.declared_layer
+    return encoder.universal_layer if encoder.head is None else None
+
+
+def _mteb_rows(
+    encoder: Encoder, split: BuccSplit, sides: tuple[EncodedSide, EncodedSide], layer: int, *, pooling: str
+) -> Iterator[ScoreRow]:
+    """Yield the score of MTEB's BUCC, and of BUCC.v2, whose candidates are the sentences of the gold pairs."""
+    first, second = sides
+    line_of = [{name: line for line, (name, _) in enumerate(side.sentences)} for side in sides]
+    gold = sorted((line_of[0][one], line_of[1][other]) for one, other in split.gold)
+    query_rows = [first.row_of[first.sentences[line][1]] for line, _ in gold]
+    queries_ND = normalize_vectors(first.vectors[layer][query_rows])
+    second_MD = normalize_vectors(second.vectors[layer])
+    row_of_line = [second.row_of[sentence] for _, sentence in second.sentences]
+    every, gold_lines = [*range(len(second.sentences))], [line for _, line in gold]
+    labels = {MTEB: (every, gold_lines), MTEB_V2: (gold_lines, [*range(len(gold))])}
+    score = replace(_base_score(encoder, split, pooling), metric="f1")
+    for protocol, (candidates, label_N) in labels.items():
+        candidates_MD = second_MD[[row_of_line[line] for line in candidates]]
+        found_N, _ = nearest_in_both_directions(queries_ND, candidates_MD, encoder.model.device)
+        statistics_NK3 = f1_by_label(found_N[None], np.array(label_N))
+        yield from rows_by_layer(replace(score, protocol=protocol), statistics_NK3, [layer])
 
 
 def best_threshold(scores: dict[IdPair, float], gold: set[IdPair]) -> float:
@@ -149,19 +217,7 @@ def _score(
     pooling: str,
 ) -> TaskResult:
     """Score the pairs extracted at each layer."""
-    score = Score(
-        model=encoder.name,
-        task="bucc2018",
-        protocol="",
-        metric="",
-        language=pair_name(*split.languages),
-        pooling=pooling,
-        prompt=encoder.prompt_for(pooling) or None,
-        seed=encoder.seed,
-        split=split.split,
-        examples=len(split.gold),
-        value=0,
-    )
+    score = _base_score(encoder, split, pooling)
     gold: dict[str, set[str]] = {}
     for first, second in split.gold:
         gold.setdefault(first, set()).add(second)
@@ -181,6 +237,23 @@ def _score(
         ],
         variant=None if pooling == "mean" else pooling,
         examples=_iter_examples(encoder, [each for each, _ in split.first], partners, gold, protocols),
+    )
+
+
+def _base_score(encoder: Encoder, split: BuccSplit, pooling: str) -> Score:
+    """Return a score of a split without protocol, metric and value."""
+    return Score(
+        model=encoder.name,
+        task="bucc2018",
+        protocol="",
+        metric="",
+        language=pair_name(*split.languages),
+        pooling=pooling,
+        prompt=encoder.prompt_for(pooling) or None,
+        seed=encoder.seed,
+        split=split.split,
+        examples=len(split.gold),
+        value=0,
     )
 
 

@@ -16,7 +16,7 @@ from crossling.core.locks import output_lock
 from crossling.core.resumable import file_state, fingerprint
 from crossling.evaluate.bucc import evaluate_bucc
 from crossling.evaluate.request import EvaluationRequest, Languages, tasks_and_data
-from crossling.evaluate.retrieval import evaluate_own_pairs, evaluate_tatoeba
+from crossling.evaluate.retrieval import evaluate_flores, evaluate_own_pairs, evaluate_tatoeba
 from crossling.evaluate.retrieval_pairs import find_translation_files
 from crossling.evaluate.significance import TaskResult
 from crossling.evaluate.word_alignment import evaluate_word_alignment, read_gold
@@ -28,7 +28,7 @@ from crossling.inference.load_network import as_encoder
 from crossling.inference.sentence_encoder import Encoder
 from crossling.recipes.run_checkpoints import pretraining_cost, select_checkpoints
 from crossling.tasks import predictions, scores
-from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, FilesByPair, select_pairs
+from crossling.tasks.benchmark_files import FLORES, TRAINING_FREE_TASKS, TRANSLATION, FilesByPair, find_task_files
 from crossling.tasks.own_pairs import RETRIEVAL, read_own_pairs
 from crossling.tasks.predictions import PartialResults
 from crossling.tasks.scores import ScoreRow
@@ -57,7 +57,7 @@ def evaluate(
 
     Args:
         model: Encoder, or a name that `load` takes, for training-free tasks; else the folder of a fine-tuned model.
-        task: "tatoeba", "bucc2018", "word-alignment", "translation", or a data set of a fine-tuned model.
+        task: "tatoeba", "flores", "bucc2018", "word-alignment", "translation", or a data set of a fine-tuned model.
         data: Folder of the benchmark data.
         pairs: File of sentence pairs to score retrieval on, in place of `task` and `data`: TSV, CSV, xlsx, TMX or
             another table that `ingest` reads. The rows have the task `retrieval`.
@@ -75,7 +75,7 @@ def evaluate(
         plug_in: For tatoeba: let each sentence attend to its translation (VECO's cross-attention).
         checkpoints: Score these checkpoints of the run `model`: `all`, or steps such as `1000,2000`. Rows have `step`
             and `flops`, and a report shows them as a curve. [default: the latest checkpoint]
-        dimensions: For tatoeba: score the vectors truncated to each of these widths besides. Rows have `dimension`.
+        dimensions: For retrieval: score the vectors truncated to each of these widths besides. Rows have `dimension`.
 
     Returns:
         Score rows, as in scores.jsonl.
@@ -164,6 +164,7 @@ def _evaluate_training_free(
         "tatoeba": lambda languages: evaluate_tatoeba(
             encoder, data, languages, pooling, request.plug_in, request.dimensions
         ),
+        FLORES: lambda languages: evaluate_flores(encoder, data, languages, pooling, request.dimensions),
         RETRIEVAL: lambda _: evaluate_own_pairs(
             encoder, read_own_pairs(data, request.languages), pooling, request.dimensions
         ),
@@ -190,7 +191,7 @@ def _evaluate_training_free(
         if task == RETRIEVAL:
             files = {"-".join(read_own_pairs(data, request.languages).languages): [data]}
         else:
-            files = select_pairs(TRAINING_FREE_TASKS[task](data), languages_of[task], data / task)
+            files = find_task_files(task, data, languages_of[task])
         if request.plug_in:
             files = {name: [*paths, *find_translation_files(paths)] for name, paths in files.items()}
         partial = PartialResults(request.out, task, description)

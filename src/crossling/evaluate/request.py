@@ -11,7 +11,13 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.inference.pooling import check_pooling
 from crossling.inference.word_links import check_methods
 from crossling.tasks import scores
-from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, TRANSLATION, language_names, normalize_language
+from crossling.tasks.benchmark_files import (
+    FLORES,
+    TRAINING_FREE_TASKS,
+    TRANSLATION,
+    available_languages,
+    normalize_language,
+)
 from crossling.tasks.own_pairs import RETRIEVAL, read_own_pairs
 from crossling.tasks.registry import DATASETS, check_task
 
@@ -87,13 +93,13 @@ class EvaluationRequest:
         if self.plug_in and [*self.tasks] != ["tatoeba"]:
             fix = "Omit it: models fine-tuned with plug_in use it by themselves" if self.finetuned else "Omit it"
             raise BadInput(f"plug_in=true: applies to tatoeba only. {fix}.")
-        if self.dimensions and ("tatoeba" not in self.tasks or self.plug_in):
-            raise BadInput("dimensions: applies to tatoeba without plug_in only. Omit it.")
+        if self.dimensions and (not {"tatoeba", FLORES} & {*self.tasks} or self.plug_in):
+            raise BadInput("dimensions: applies to tatoeba and flores without plug_in only. Omit it.")
         check_pooling(self.pooling)
         check_methods(self.methods)
 
     def _languages_by_task(self, languages: Sequence[str]) -> dict[str, Languages]:
-        available = {task: _available_languages(task, self.data) for task in self.tasks}
+        available = {task: _available_languages(task, self.data, languages) for task in self.tasks}
         known = set().union(*available.values())
         for language in languages:
             if normalize_language(language, known) not in known:
@@ -119,7 +125,7 @@ def tasks_and_data(
     return list(dict.fromkeys(task.split(",") if isinstance(task, str) else task)), Path(data)
 
 
-def _available_languages(task: str, data: Path) -> set[str]:
+def _available_languages(task: str, data: Path, languages: Sequence[str]) -> set[str]:
     if task in TRAINING_FREE_TASKS:
-        return language_names(TRAINING_FREE_TASKS[task](data))
+        return available_languages(task, data, languages)
     return {*DATASETS[task].languages_with_test_files(data)}

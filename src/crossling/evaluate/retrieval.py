@@ -1,4 +1,4 @@
-"""Sentence retrieval on Tatoeba: accuracy of the nearest sentence of the other language by cosine.
+"""Sentence retrieval on Tatoeba, FLORES and own pairs: accuracy of the nearest sentence of the other side by cosine.
 
 Protocol `sweep`: pooling and cosine as in XTREME, but at every layer and in both directions. Equal sentences of a side
 are one candidate, and finding it is correct for each of their lines.
@@ -36,11 +36,13 @@ from crossling.evaluate.retrieval_pairs import (
     RetrievalPair,
     RetrievalSide,
     add_translations,
+    read_flores_pairs,
     read_tatoeba,
 )
 from crossling.evaluate.significance import TaskResult, pair_name, rows_by_layer
 from crossling.inference.pooling import DECLARED, normalize_vectors
 from crossling.inference.sentence_encoder import Encoder
+from crossling.tasks.benchmark_files import FLORES
 from crossling.tasks.own_pairs import RETRIEVAL, OwnPairs
 from crossling.tasks.predictions import ExamplePrediction
 from crossling.tasks.scores import Score, ScoreRow
@@ -71,6 +73,19 @@ def evaluate_tatoeba(
         encoder.check_cross_attention()
         pairs = [RetrievalPair(*map(add_translations, pair.sides, pair.sides[::-1])) for pair in pairs]
     return _evaluate_pairs(encoder, pairs, TATOEBA, pooling, plug_in, dimensions)
+
+
+def evaluate_flores(
+    encoder: Encoder,
+    data: Path,
+    languages: Sequence[str] | None = None,
+    pooling: str = "auto",
+    dimensions: Sequence[int] = (),
+) -> Iterator[TaskResult]:
+    """Yield the results of FLORES in both directions: pairs with English, and those that `languages` names."""
+    return _evaluate_pairs(
+        encoder, read_flores_pairs(data, languages), FLORES, pooling, plug_in=False, dimensions=dimensions
+    )
 
 
 def evaluate_own_pairs(
@@ -237,7 +252,7 @@ def _score(
     """Score one direction. `found_KN` are lines of the candidates."""
     query, other = pair.sides[query_side], pair.sides[1 - query_side]
     language, direction = pair_name(pair.first.language, pair.second.language), f"{query.language}-{other.language}"
-    if "-" not in language:
+    if "en" in (query.language, other.language):
         direction = "en-xx" if query.language == "en" else "xx-en"
     lines, has_translations, is_declared = len(query.sentences), query.translations is not None, pooling == DECLARED
     protocol = PLUG_IN if has_translations else DECLARED if is_declared else "sweep"
@@ -258,6 +273,7 @@ def _score(
         prompt=encoder.prompt_for(pooling) or None,
         setting=PLUG_IN if has_translations else "training-free",
         seed=encoder.seed,
+        split=pair.split,
         examples=lines,
         value=0,
     )
@@ -273,7 +289,7 @@ def _score(
         rows += rows_by_layer(replace(score, protocol=protocol), statistics_NK2, layers)
     if dimension is None and (is_declared or (encoder.head is None and not has_translations)):
         layer = encoder.declared_layer if is_declared else encoder.universal_layer
-        statistics_NK3 = f1_by_line(found_KN[[scored.index(layer)]])
+        statistics_NK3 = f1_by_label(found_KN[[scored.index(layer)]], np.arange(lines))
         rows += rows_by_layer(replace(score, protocol=MTEB, metric="f1"), statistics_NK3, [layer])
     not_scored = [None] * scored[0]  # layers
     examples = (
@@ -292,18 +308,23 @@ def _score(
     return TaskResult(name=pair.name, rows=rows, variant=variant, examples=examples, parts=2)
 
 
-def f1_by_line(found_KN: np.ndarray) -> np.ndarray:
-    """Return [F1, 1, 1] of each line as a class, [N, K, 3]. Their sums give the mean F1, scikit-learn's weighted F1.
+def f1_by_label(found_KN: np.ndarray, label_N: np.ndarray) -> np.ndarray:
+    """Return [F1, 1, 1] of each query, the F1 of its label as a class, [N, K, 3].
 
-    A line is the label of one query. Its F1 is 2 / (1 + the queries that found it) if its own query did, else 0.
+    Their sums give the mean over the queries, which is scikit-learn's weighted F1. As in MTEB.
 
     Args:
         found_KN: The line that each query found, at each layer.
+        label_N: The line that translates each query.
     """
-    lines = found_KN.shape[1]
-    times_KN = np.stack([np.bincount(found_N, minlength=lines) for found_N in found_KN])
-    f1_NK = np.where(found_KN == np.arange(lines), 2 / (1 + times_KN), 0).T
-    return np.stack([f1_NK, np.ones_like(f1_NK), np.ones_like(f1_NK)], axis=-1)
+    size = max(int(found_KN.max()), int(label_N.max())) + 1
+    support_M = np.bincount(label_N, minlength=size)
+    f1_NK = []
+    for found_N in found_KN:
+        correct_M = np.bincount(label_N[found_N == label_N], minlength=size)
+        f1_NK.append((2 * correct_M / np.maximum(1, support_M + np.bincount(found_N, minlength=size)))[label_N])
+    statistics_NK = np.stack(f1_NK, axis=1)
+    return np.stack([statistics_NK, np.ones_like(statistics_NK), np.ones_like(statistics_NK)], axis=-1)
 
 
 def _group_by_memory(pairs: Sequence[RetrievalPair], encoder: Encoder) -> Iterator[list[RetrievalPair]]:

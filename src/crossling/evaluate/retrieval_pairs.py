@@ -1,14 +1,16 @@
-"""Sentence pairs of the retrieval tasks: the files of Tatoeba, and translations to plug in."""
+"""Sentence pairs of the retrieval tasks: the files of Tatoeba and FLORES, and translations to plug in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from crossling.core.errors import BadInput
 from crossling.corpora.languages import canonical_code
-from crossling.tasks.benchmark_files import find_tatoeba_files, select_pairs
+from crossling.tasks.benchmark_files import FLORES, find_task_files, find_tatoeba_files, select_pairs
+from crossling.tasks.flores import flores_language, read_flores, scored_split
 from crossling.tasks.readers import read_lines
 
 RetrievalInput = str | tuple[str, str]  # a sentence, or a sentence with its translation
@@ -37,6 +39,8 @@ class RetrievalPair:
 
     first: RetrievalSide
     second: RetrievalSide
+    _: KW_ONLY
+    split: str = "test"
 
     @property
     def sides(self) -> tuple[RetrievalSide, RetrievalSide]:
@@ -54,6 +58,22 @@ def read_tatoeba(data: Path, languages: Sequence[str] | None = None) -> list[Ret
     selected = select_pairs(find_tatoeba_files(data), languages, data / "tatoeba")
     names = {file.name.split(".")[1] for files in selected.values() for file in files}
     return [_read_pair(data / "tatoeba" / "v1", name) for name in sorted(names)]
+
+
+def read_flores_pairs(data: Path, languages: Sequence[str] | None = None) -> list[RetrievalPair]:
+    """Return all pairs with English, or those of some languages, and the requested pairs without English."""
+    split = scored_split(data)
+    read = cache(read_flores)  # English is one side of most pairs
+    pairs = []
+    for files in find_task_files(FLORES, data, languages).values():
+        first, second = (RetrievalSide(flores_language(file), read(file), file) for file in files)
+        if len(first.sentences) != len(second.sentences):
+            raise BadInput(
+                f"{files[0]}: {len(first.sentences)} sentences, but {files[1]} has {len(second.sentences)}. Expected"
+                " the same sentences in both. Download the files again."
+            )
+        pairs.append(RetrievalPair(first, second, split=split))
+    return pairs
 
 
 def _read_pair(folder: Path, name: str) -> RetrievalPair:

@@ -31,7 +31,7 @@ PLANS = Path(__file__).parent / "plans"
 FORMAT = 2  # of plans, lab folders and lab.json
 GUIDE = "docs/how-to/compare-recipes.md"
 RETRIEVAL = "tatoeba"  # task of the learning curves
-FREE_METRICS = {"tatoeba": ["accuracy"], "bucc2018": ["f1"], "word-alignment": ["aer"]}
+FREE_METRICS = {"tatoeba": ["accuracy"], "flores": ["accuracy"], "bucc2018": ["f1"], "word-alignment": ["aer"]}
 FIXED_SETTINGS = ("name", "seed", "steps")  # settings of a recipe that only the plan may set
 _RUN_NAME = re.compile(r"\w[\w.+-]*")
 

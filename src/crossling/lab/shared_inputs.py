@@ -20,7 +20,7 @@ from crossling.data.tokenize import tokenize
 from crossling.evaluate.request import EvaluationRequest
 from crossling.lab.lab_plan import FORMAT, LabPlan, SyntheticInputs
 from crossling.synthetic import synth
-from crossling.tasks.benchmark_files import TRAINING_FREE_TASKS, select_pairs
+from crossling.tasks.benchmark_files import find_task_files
 from crossling.tasks.dataset import BenchmarkDataset
 from crossling.tasks.registry import DATASETS
 from crossling.vocabulary.build_vocabulary import ALLOCATIONS, vocab
@@ -112,7 +112,7 @@ def check_data(plan: LabPlan, data: Path) -> None:
     """Check before training that the benchmark files of all tasks exist."""
     for task, languages in plan.measure.items():
         EvaluationRequest(tasks=[task], data=data, languages=languages or None).check()
-        select_pairs(TRAINING_FREE_TASKS[task](data), languages or None, data / task)
+        find_task_files(task, data, languages or None)
     for task in plan.finetune.tasks:
         _, language = DATASETS[task].training_source(data)
         DATASETS[task].read_dev(data, language)
@@ -124,7 +124,7 @@ def _file_sizes(plan: LabPlan, data: Path) -> FileSizes:
     """Return the sizes of the benchmark files, which identify them without reading them."""
     files = {}
     for task, languages in plan.measure.items():
-        selected = select_pairs(TRAINING_FREE_TASKS[task](data), languages or None, data / task)
+        selected = find_task_files(task, data, languages or None)
         files[task] = [file for of_language in selected.values() for file in of_language]
     for task in plan.finetune.tasks:
         files[task] = _dataset_files(DATASETS[task], data)

@@ -53,7 +53,12 @@ TITLES = {
     "bucc2018": "BUCC",
     "americasnli": "AmericasNLI",
     "xcopa": "XCOPA",
+    "belebele": "Belebele",
+    "sib200": "SIB-200",
+    "massive-intents": "MASSIVE intents",
+    "massive-slots": "MASSIVE slots",
     "tatoeba": "Tatoeba",
+    "flores": "FLORES",
     "word-alignment": "Word alignment",
     "mnli": "MNLI",
     "qqp": "QQP",
@@ -167,6 +172,8 @@ def languages_in_mean(task: str, languages: Iterable[str]) -> list[str]:
 
 def measure_from_row(row: ScoreRow, both_directions: bool = False) -> Measure:
     """Return the measure of a row of scores.jsonl; `both_directions` merges the directions of retrieval."""
+    if str(row.get("protocol", "")).startswith("mteb"):  # MTEB's results do not state it
+        row = {**row, "pooling": None}
     direction = row.get("direction")
     if both_directions or direction not in ("en-xx", "xx-en"):  # pairs without English are named by their direction
         direction = None

@@ -1,4 +1,7 @@
-"""Numbers that the papers printed: their tables as data (`published.json`), shown beside the scores of runs.
+"""Published numbers, shown beside the scores of runs: the tables of papers, and public results of MTEB.
+
+They are data (`published.json`). Each row names its paper and table, and where the numbers of a row come from another
+place, the source.
 
 Numbers are as printed, also where a paper contradicts itself or another; a note then explains it. They are not directly
 comparable with each other or with a run: model selection, seeds and training data differ.
@@ -21,7 +24,7 @@ FILE = Path(__file__).parent / "published.json"
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRow:
-    """One row of a table in a paper."""
+    """One row of a table in a paper, or one model of MTEB's results."""
 
     paper: str
     table: str
@@ -31,6 +34,7 @@ class PublishedRow:
     seeds: str
     protocol: str
     selection: str | None
+    evaluation: str | None  # protocol of our score rows that computes the same, if it is not that of the papers
     source: str | None  # origin of the numbers, if not the paper itself
     parameters: int | None
     notes: tuple[str, ...]  # caveats, as complete sentences

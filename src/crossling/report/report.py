@@ -1,8 +1,9 @@
 """Report on runs and scores: one self-contained HTML page, and the same tables in Markdown.
 
 A folder may be or contain, at most two levels down: run folders (`recipe.json` and `metrics.jsonl`) and fine-tuned
-models (`tuned.json`). It may also contain `scores.jsonl`, predictions, and examples (`showcase.json`, see showcase.py).
-The page loads nothing from the network. Its only script sorts tables; without it everything else works.
+models (`tuned.json`). It may be the cache of MTEB. It may also contain `scores.jsonl`, predictions, and examples
+(`showcase.json`, see showcase.py). The page loads nothing from the network. Its only script sorts tables; without it
+everything else works.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def report(
     """Write a page that compares runs and their scores.
 
     Args:
-        folders: Run folders, fine-tuned models, and folders with a `scores.jsonl`: a list, or a single one.
+        folders: Run folders, fine-tuned models, folders with a `scores.jsonl`, and caches of MTEB: a list, or one.
         out: File to write. `.html` also writes the same tables as Markdown beside it; `.md` writes only Markdown.
 
     Returns:

@@ -25,20 +25,10 @@ from crossling.report.analysis import (
     group_by_training_data,
 )
 from crossling.report.leaderboard import retrieval_scores
-from crossling.report.published import PublishedRow, published_rows
+from crossling.report.published_comparison import match_codes, published_scores
 from crossling.report.runs import ReportRun
 
 MAX_LANGUAGES, MAX_PAIRS = 20, 12  # columns of a heatmap; more are split over several
-PUBLISHED_MODELS = {
-    *((model, "Base") for model in ("XLM-R", "InfoXLM", "XLM-E", "XY-LENT")),
-    *((model, "Large") for model in ("VECO", "VECO (plug-out)", "VECO (plug-in)")),
-}
-REPEATED_TABLE = ("XY-LENT", "6")  # the same model as in Table 11, before continued training
-PUBLISHED_SETTINGS = {  # setting of a run -> settings of published tables
-    "training-free": ("training-free", "zero-shot"),  # VECO calls retrieval zero-shot as well
-    "zero-shot": ("zero-shot", "english"),  # GLUE, SQuAD 2.0, ChemProt: fine-tuned on English too
-    "translate-train": ("translate-train",),
-}
 MIN_SHADE = 0.08  # of the worst score
 
 
@@ -133,7 +123,7 @@ def task_sections(runs: Sequence[ReportRun]) -> list[TaskSection]:
 def _rank(card: MetricCard) -> tuple[bool, bool]:
     """Sort key: metrics of the public scripts first, but retrieval at every layer before XTREME's fixed layer."""
     measure = card.measure
-    is_official = measure.protocol in ("xtreme", "glue", "sweep", PROTOCOLS["ot"])
+    is_official = measure.protocol in ("xtreme", "glue", "massive", "sweep", PROTOCOLS["ot"])
     return not is_official, (measure.task, measure.protocol) == ("tatoeba", "xtreme")
 
 
@@ -142,7 +132,7 @@ def main_scores(run: ReportRun) -> dict[str, TaskScore]:
     scores: dict[str, TaskScore] = {}
     for score in run.scores:
         measure = score.measure
-        if measure.setting == "training-free" or measure.protocol not in ("xtreme", "glue"):
+        if measure.setting == "training-free" or measure.protocol not in ("xtreme", "glue", "massive"):
             continue
         if measure.task not in scores or measure.metric is QA_MEAN:
             scores[measure.task] = score
@@ -282,7 +272,7 @@ def _scores_by_task(run: ReportRun) -> dict[str, TaskScore]:
 def _card(measure: Measure, runs: Sequence[ReportRun]) -> MetricCard:
     scored = [(run, score) for run in runs for score in run.scores if score.measure == measure]
     codes = family_order(dict.fromkeys(code for _, score in scored for code in score.languages))
-    published = [(row, _match_codes(codes, languages)) for row, languages in _published_scores(measure)]
+    published = [(row, match_codes(codes, languages)) for row, languages in published_scores(measure)]
     values = [spread.mean for _, score in scored for spread in score.languages.values()]
     values += [value for _, languages in published for value in languages.values()]
     span = min(values), max(values)
@@ -310,40 +300,6 @@ def _card(measure: Measure, runs: Sequence[ReportRun]) -> MetricCard:
         rows=rows,
         bars=bars,
     )
-
-
-def _published_scores(measure: Measure) -> list[tuple[PublishedRow, dict[str, float]]]:
-    """Return the papers' scores of the same measure by language, without repeated rows."""
-    if not _is_comparable(measure):
-        return []
-    scores: list[tuple[PublishedRow, dict[str, float]]] = []
-    for row in published_rows():
-        languages = row.languages(measure.task, measure.metric, measure.direction)
-        is_known = any(languages == other and row.name == one.name for one, other in scores)
-        if languages and not is_known and _is_shown(row, measure):
-            scores.append((row, languages))
-    return scores
-
-
-def _match_codes(codes: Sequence[str], languages: Mapping[str, float]) -> dict[str, float]:
-    """Return the scores of the languages that runs have. `de-en` and `en-de` are the same pair."""
-    either_order = {**{"-".join(reversed(code.split("-"))): value for code, value in languages.items()}, **languages}
-    return {code: either_order[code] for code in codes if code in either_order}
-
-
-def _is_comparable(measure: Measure) -> bool:
-    is_english = measure.protocol in ("glue", "squad-2.0")
-    # VECO reports tagging accuracy, the other papers XTREME's F1.
-    same_protocol = is_english or measure.protocol in ("xtreme", "sweep", "tokens", PROTOCOLS["ot"])
-    split = "dev" if is_english or measure.task == "tydiqa" else "test"
-    return same_protocol and measure.pooling in ("mean", None) and measure.split == split
-
-
-def _is_shown(row: PublishedRow, measure: Measure) -> bool:
-    same_setting = (
-        row.setting in PUBLISHED_SETTINGS.get(measure.setting, ()) and (row.paper, row.table) != REPEATED_TABLE
-    )
-    return (row.model, row.size) in PUBLISHED_MODELS and same_setting and "[CLS]" not in row.protocol
 
 
 def _value_text(code: str, score: TaskScore) -> str:

@@ -24,6 +24,7 @@ from crossling.report import showcase
 from crossling.report.analysis import TaskScore, task_scores
 from crossling.report.showcase import Showcase
 from crossling.tasks import scores
+from crossling.tasks.mteb_results import find_results, read_results
 from crossling.tasks.scores import LayerSummary, ScoreRow, summarize_layers
 from crossling.train.run_folder import FORMAT as RECIPE_FORMAT
 
@@ -152,7 +153,7 @@ def collect_runs(folders: Sequence[Path]) -> tuple[list[ReportRun], list[Showcas
     models: dict[str, _ModelFiles] = {}
     for folder in dict.fromkeys(folders):
         if not folder.is_dir():
-            raise BadInput(f"{folder}: no such folder. Give folders with runs or a scores.jsonl.")
+            raise BadInput(f"{folder}: no such folder. Give folders with runs, a scores.jsonl or results of MTEB.")
         if not _scan_folder(folder, models):
             raise BadInput(f"{folder}: no scores.jsonl and no run. Train or evaluate a model first.")
     names = short_names(models)
@@ -184,7 +185,7 @@ class _ModelFiles:
 
 
 def _scan_folder(folder: Path, models: dict[str, _ModelFiles]) -> bool:
-    """Add the models in a folder, at most two levels down. Return False if there are none.
+    """Add the models in a folder, at most two levels down, and results of MTEB. Return False if there are none.
 
     A score belongs to the run with the name of its model. Scores of a fine-tuned model belong to its base model, and
     those of a checkpoint to its run.
@@ -193,6 +194,9 @@ def _scan_folder(folder: Path, models: dict[str, _ModelFiles]) -> bool:
     for home in homes:
         models.setdefault(str(home), _ModelFiles(home))
     tuned = {home.resolve(): _base_model(home / "tuned.json") for home in _folders_with(folder, "tuned.json")}
+    mteb_rows = read_results(folder) if find_results(folder) else []
+    for row in mteb_rows:
+        models.setdefault(_model_key(row["model"], homes, models), _ModelFiles()).rows.append(row)
     tables = [home for home in dict.fromkeys([folder.resolve(), *homes, *tuned]) if (home / "scores.jsonl").is_file()]
     for table in tables:
         by_model: dict[tuple[str, str | None], list[ScoreRow]] = defaultdict(list)
@@ -208,7 +212,7 @@ def _scan_folder(folder: Path, models: dict[str, _ModelFiles]) -> bool:
             files.rows += rows
             if len(by_model) == 1:  # otherwise the predictions cannot be assigned to a model
                 files.folders.append(table)
-    return bool(homes or tables)
+    return bool(homes or tables or mteb_rows)
 
 
 def _files_of_run(run: Path, homes: Sequence[Path], models: dict[str, _ModelFiles]) -> _ModelFiles:

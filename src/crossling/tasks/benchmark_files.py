@@ -8,10 +8,12 @@ from pathlib import Path
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.folder_kinds import data_folder_hint
-from crossling.corpora.languages import canonical_code
+from crossling.corpora.languages import canonical_code, find_code
+from crossling.tasks.flores import find_flores_files
 from crossling.tasks.registry import DATASETS, check_task
 
 FilesByPair = dict[str, list[Path]]  # by names such as `de-en`
+FLORES = "flores"
 
 _TATOEBA = re.compile(r"tatoeba\.(?P<pair>[^.]+-[^.]+)\.[^.]+(\.gz)?")
 _BUCC = re.compile(r"(?P<pair>[^.]+-[^.]+)\.(dev|test)\.[^.]+(\.gz)?")
@@ -38,11 +40,13 @@ def find_word_alignment_files(data: Path) -> FilesByPair:
     return texts
 
 
-# Training-free tasks with the function that finds their files.
-TRAINING_FREE_TASKS: dict[str, Callable[[Path], FilesByPair]] = {
-    "tatoeba": find_tatoeba_files,
-    "bucc2018": find_bucc_files,
-    "word-alignment": find_word_alignment_files,
+# Training-free tasks with the function that finds their files. FLORES has pairs of any two languages, and finds those
+# without English on request only.
+TRAINING_FREE_TASKS: dict[str, Callable[[Path, Sequence[str] | None], FilesByPair]] = {
+    "tatoeba": lambda data, _: find_tatoeba_files(data),
+    FLORES: find_flores_files,
+    "bucc2018": lambda data, _: find_bucc_files(data),
+    "word-alignment": lambda data, _: find_word_alignment_files(data),
 }
 TRANSLATION = "translation"  # task of translators, scored by direction
 
@@ -62,6 +66,16 @@ def parse_pair_name(name: str) -> str:
     return "-".join(canonical_code(code) for code in codes)
 
 
+def find_task_files(task: str, data: Path, languages: Sequence[str] | None) -> FilesByPair:
+    """Return the files of a training-free task, of some languages or of all."""
+    return select_pairs(TRAINING_FREE_TASKS[task](data, languages), languages, data / task)
+
+
+def available_languages(task: str, data: Path, languages: Sequence[str]) -> set[str]:
+    """Return the names that select files of a training-free task. FLORES has those of the requested pairs too."""
+    return language_names(TRAINING_FREE_TASKS[task](data, languages))
+
+
 def select_pairs(files: FilesByPair, languages: Sequence[str] | None, where: object) -> FilesByPair:
     """Return the pairs that are among the languages, or have one of them as a side. All if `languages` is None."""
     if languages is None:
@@ -76,15 +90,25 @@ def select_pairs(files: FilesByPair, languages: Sequence[str] | None, where: obj
 
 def language_names(pairs: Iterable[str]) -> set[str]:
     """Return all names that select files: the pairs and both of their sides."""
-    return {name for pair in pairs for name in (pair, *pair.split("-"))}
+    return {name for pair in pairs for name in (pair, *_sides(pair))}
+
+
+def _sides(pair: str) -> list[str]:
+    """Return the two languages of `de-en` or `zh-Hant-en`."""
+    parts = pair.split("-")
+    splits = (("-".join(parts[:end]), "-".join(parts[end:])) for end in range(1, len(parts)))
+    return next(([*sides] for sides in splits if all(map(find_code, sides))), parts)
 
 
 def normalize_language(language: str, known: Iterable[str]) -> str:
     """Return a language or pair in canonical codes: `deu-eng` becomes `de-en`. Known names stay as they are."""
     if language in known:
         return language
+    code = find_code(language)
+    if code and code in known:
+        return code
     try:
-        return "-".join(canonical_code(code) for code in language.split("-"))
+        return "-".join(canonical_code(code) for code in _sides(language))
     except BadInput:
         return language
 

@@ -47,6 +47,9 @@ class HyperparameterGrid:
 # XTREME's scripts for Base models.
 CLASSIFICATION_DEFAULTS = FinetuneHyperparameters(lr=2e-5, epochs=5, batch=32, length=128)
 TAGGING_DEFAULTS = FinetuneHyperparameters(lr=2e-5, epochs=10, batch=32, length=128)
+# Those of SIB-200's own script, and the length that passages with a question and an answer need.
+SIB200_DEFAULTS = FinetuneHyperparameters(lr=1e-5, epochs=20, batch=32, length=164)
+READING_DEFAULTS = FinetuneHyperparameters(lr=1e-5, epochs=3, batch=16, length=512, warmup=0.1)
 QA_DEFAULTS = FinetuneHyperparameters(lr=3e-5, epochs=3, batch=32, length=384, warmup=500, weight_decay=1e-4)
 
 _XLM_E, _INFOXLM, _INFOXLM_LARGE = "XLM-E, Table 11", "InfoXLM, Table 11", "InfoXLM, Table 12"

@@ -102,6 +102,16 @@ def token_statistics(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence
     return np.array([(sum(map(eq, *pair)), len(pair[0])) for pair in pairs], dtype=float).reshape(-1, 2)
 
 
+def sentence_statistics(
+    gold: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    language: str,  # noqa: ARG001
+) -> np.ndarray:
+    """Return [all tags correct, 1]."""
+    pairs = _zip_sentences(gold, predicted)
+    return np.array([(all(map(eq, *pair)), 1) for pair in pairs], dtype=float).reshape(-1, 2)
+
+
 def _zip_sentences(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> Iterator[tuple[Sequence[str], Sequence[str]]]:

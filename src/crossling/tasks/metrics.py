@@ -69,6 +69,7 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 XTREME, GLUE, SQUAD2, CMRC, STRICT = "xtreme", "glue", "squad-2.0", "cmrc2018", "seqeval-strict"
+MASSIVE = "massive"
 
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", XTREME, label_metrics.accuracy_statistics, proportion),
@@ -76,6 +77,7 @@ METRICS: dict[str, Metric] = {
     "strict-chunk-f1": Metric(
         "f1", STRICT, partial(label_metrics.chunk_statistics, label_metrics.find_strict_chunks), f1
     ),
+    "slot-f1": Metric("f1", MASSIVE, partial(label_metrics.chunk_statistics, label_metrics.find_chunks), f1),
     "squad-f1": Metric("f1", XTREME, partial(answer_statistics, squad_words, word_f1), proportion),
     "squad-exact-match": Metric(
         "exact_match", XTREME, partial(answer_statistics, squad_words, exact_match), proportion
@@ -98,6 +100,7 @@ METRICS: dict[str, Metric] = {
     "pearson": Metric("pearson", GLUE, label_metrics.pearson_statistics, correlation),
     "spearman": Metric("spearman", GLUE, label_metrics.spearman_statistics, correlation),
     # Definitions of our own.
+    "slot-exact-match": Metric("exact_match", "slots", label_metrics.sentence_statistics, proportion),
     "token-accuracy": Metric("accuracy", "tokens", label_metrics.token_statistics, proportion),
     "characters-f1": Metric(
         "f1", "characters", partial(answer_statistics, label_metrics.character_words, word_f1), proportion

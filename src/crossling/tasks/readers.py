@@ -174,13 +174,13 @@ class JsonLinesReader:
             label = str(record[self.label]) if self.label in record else None
             if label is not None and label == self.skipped_label:
                 continue
-            texts = [_get_text(where, record, key) for key in self.texts]
+            texts = [get_text(where, record, key) for key in self.texts]
             examples.append(
                 ClassificationExample(
-                    id=str(len(examples)) if self.id is None else _get_text(where, record, self.id),
+                    id=str(len(examples)) if self.id is None else get_text(where, record, self.id),
                     texts=tuple(self.replacements.get(text, text) for text in texts),
                     label=None if label is None else check_label(where, label, labels),
-                    choices=tuple(_get_text(where, record, key) for key in self.choices),
+                    choices=tuple(get_text(where, record, key) for key in self.choices),
                 )
             )
         return examples
@@ -193,7 +193,8 @@ def check_label(where: str, label: str, labels: tuple[str, ...]) -> str:
     return label
 
 
-def _get_text(where: str, record: Mapping[str, object], key: str) -> str:
+def get_text(where: str, record: Mapping[str, object], key: str) -> str:
+    """Return a value of a record as text. Raise BadInput if it has no such key."""
     if key not in record:
         raise BadInput(f"{where}: no key {key!r}. Download the file again.")
     return str(record[key])

@@ -13,13 +13,17 @@ generated from the entries.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.tasks import hyperparameters as hp
+from crossling.tasks import massive
 from crossling.tasks.dataset import ALL_SPLITS, BenchmarkDataset, FilePattern, Reader, TaskType
+from crossling.tasks.label_sets import CHEMPROT, SIB200, UPOS
 from crossling.tasks.readers import ColumnReader, JsonLinesReader, TableReader, read_conllu, read_squad
+from crossling.tasks.reading_comprehension import BELEBELE_FILES, CHOICES, RACE_FILES, read_belebele
 
 TRAIN, DEV, TEST = ({split: split} for split in ("train", "dev", "test"))
 TRAIN_AND_DEV, DEV_AND_TEST = TRAIN | DEV, DEV | TEST
@@ -27,15 +31,6 @@ TRAIN_AND_DEV, DEV_AND_TEST = TRAIN | DEV, DEV | TEST
 NLI = ("contradiction", "entailment", "neutral")
 BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
-UPOS = (
-    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
-    "SYM", "VERB", "X",
-)  # fmt: skip
-CHEMPROT = (
-    "ACTIVATOR", "AGONIST", "AGONIST-ACTIVATOR", "AGONIST-INHIBITOR", "ANTAGONIST", "DOWNREGULATOR",
-    "INDIRECT-DOWNREGULATOR", "INDIRECT-UPREGULATOR", "INHIBITOR", "PRODUCT-OF", "SUBSTRATE", "SUBSTRATE_PRODUCT-OF",
-    "UPREGULATOR",
-)  # fmt: skip
 
 
 def get_dataset(name: str) -> BenchmarkDataset:
@@ -48,6 +43,10 @@ USUAL_NAMES = {  # of tasks, by one of our data sets for them
     "panx": "ner wikiann tagging",
     "udpos": "pos pos-tagging ud",
     "xnli": "nli inference",
+    "massive-intents": "massive massive-intent intents intent-classification",
+    "massive-slots": "massive-slot slots slot-filling",
+    "sib200": "sib-200 sib topics topic-classification",
+    "belebele": "reading reading-comprehension multiple-choice",
     "xquad": "qa squad question-answering",
     "pawsx": "paraphrase paws",
     "tatoeba": "retrieval sentence-retrieval",
@@ -68,13 +67,19 @@ def check_task(task: str, known: Collection[str]) -> None:
 
 
 def _dataset(
-    task_type: TaskType, name: str, *patterns: FilePattern, translations: tuple[FilePattern, ...] = (), **options: Any
+    task_type: TaskType,
+    name: str,
+    *patterns: FilePattern,
+    translations: tuple[FilePattern, ...] = (),
+    parallel: bool = False,  # the training split of each language translates that of English
+    **options: Any,
 ) -> BenchmarkDataset:
     """Return a data set. Its translations are those of the training split and those of the dev and test splits."""
+    own = tuple(replace(pattern, splits=TRAIN) for pattern in patterns if parallel and "train" in pattern.splits)
     training = tuple(pattern for pattern in translations if "train" in pattern.splits)
     options["test_translations"] = tuple(pattern for pattern in translations if pattern not in training)
     return BenchmarkDataset(
-        name=name, task_type=task_type, patterns=patterns, training_translations=training, **options
+        name=name, task_type=task_type, patterns=patterns, training_translations=training + own, **options
     )
 
 
@@ -111,10 +116,14 @@ _COPA = JsonLinesReader(
 )
 _COPA_SPLITS = ALL_SPLITS | {"dev": "val"}
 _MNLI = ("xnli", "mnli", "mnli-subset")
-
+_SIB200 = tuple(
+    FilePattern(f"{folder}/{{language}}/{{split}}.tsv", TableReader(("text",), "category", id="index_id", quoted=True))
+    for folder in ("sib200", "sib200/data", "sib-200/data/annotated")
+)
 _classification = partial(
     _dataset, "classification", labels=NLI, metrics=("accuracy",), hyperparameters=hp.CLASSIFICATION_DEFAULTS
 )
+_reading = partial(_classification, labels=CHOICES, hyperparameters=hp.READING_DEFAULTS)
 
 
 def _pair_translations(folder: str, release: FilePattern) -> tuple[FilePattern, ...]:
@@ -183,6 +192,16 @@ _CLASSIFICATION = [
         labels=BINARY,
         translations=_translations("xcopa", "jsonl", _COPA, _COPA),
     ),
+    _classification("sib200", *_SIB200, labels=SIB200, parallel=True, hyperparameters=hp.SIB200_DEFAULTS),
+    _reading(
+        "belebele",
+        *BELEBELE_FILES,
+        translations=_translations("belebele", "jsonl", read_belebele, read_belebele),
+        training_sets=("belebele", "race"),
+        dev_sets=("race",),
+    ),
+    _reading("race", *RACE_FILES),
+    _classification("massive-intents", *massive.INTENT_FILES, labels=massive.INTENTS, parallel=True),
     _classification("chemprot", FilePattern("chemprot/{split}.txt", JsonLinesReader(("text",))), labels=CHEMPROT),
 ]
 
@@ -262,6 +281,13 @@ _TAGGING = [
         labels=_bio("LOC", "ORG", "PER"),
         translations=_translations("panx", "tsv", _WORD_AND_TAG, _WORD_AND_TAG),
         grids=hp.NER,
+    ),
+    _tagging(
+        "massive-slots",
+        *massive.SLOT_FILES,
+        labels=massive.SLOTS,
+        metrics=("slot-f1", "slot-exact-match"),
+        parallel=True,
     ),
     # NER data sets without English training data use PAN-X.
     _ner(

@@ -53,6 +53,25 @@ def test_the_target_may_be_omitted_if_there_is_only_one() -> None:
         resolve_target(BOTH, "dde", "mt")
 
 
+# ---- FLORES --------------------------------------------------------------------------------------------------
+
+
+def test_flores_has_dev_and_a_test_set_without_training_text(tmp_path: Path) -> None:
+    for split in ("dev", "devtest"):
+        for code in ("eng_Latn", "deu_Latn", "zho_Hant"):
+            file = tmp_path / "flores200_dataset" / split / f"{code}.{split}"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{split} {code} 1\n{split} {code} 2\n", encoding="utf-8")
+    directions = parse_directions("en-de,zh_Hant-de,en-fr")
+    text = read_parallel_text(tmp_path, directions, ("dev", "test"))
+    assert [*text.tests] == ["devtest"]
+    assert [*text.tests["devtest"]] == [Direction("en", "de"), Direction("zh-Hant", "de")]
+    assert text.tests["devtest"][EN_DE][1] == ("devtest eng_Latn 2", "devtest deu_Latn 2")
+    assert text.dev[EN_DE][0] == ("dev eng_Latn 1", "dev deu_Latn 1")
+    with pytest.raises(BadInput, match="flores200_dataset: no training text for en-de"):
+        read_parallel_text(tmp_path, directions)
+
+
 # ---- a folder of text files ---------------------------------------------------------------------------------
 
 

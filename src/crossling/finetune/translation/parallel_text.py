@@ -2,7 +2,8 @@
 
 A folder holds text files with one sentence per line, plain or compressed: train.LL, dev.LL (or val, valid), and any
 number of test sets, test*.LL (or tst*). Or it is a corpora folder with pairs/ and multi/; then dev and test rows are
-held out here. Dev and test sets are read into memory. Training text stays on disk and is streamed.
+held out here. Or it holds FLORES, which has dev and devtest only. Dev and test sets are read into memory. Training text
+stays on disk and is streamed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from crossling.corpora.corpus import Corpora, MultiwayCorpus, ParallelCorpus
 from crossling.corpora.formats import Source
 from crossling.corpora.languages import CODE_IN_PAIR, canonical_code, parse_pair
 from crossling.corpora.text_files import COMPRESSION_SUFFIX, SkipReason, TextFile, clean_line, read_lines
+from crossling.tasks import flores as flores_files
 
 TRAIN, DEV = "train", "dev"
 _SPLIT = {"train": TRAIN, "dev": DEV, "val": DEV, "valid": DEV}
@@ -156,6 +158,9 @@ def read_parallel_text(
         raise BadInput(f"{data}: no such folder. Use one with {EXPECTED_FILES}.")
     if is_corpora_folder(data):
         return _hold_out(Corpora(data), directions, splits)
+    flores = flores_files.find_release(data)
+    if flores is not None:
+        return _read_flores(flores, directions, splits)
     return _read_folder(_find_folder(data, languages), directions, splits)
 
 
@@ -254,6 +259,20 @@ def _join(source_file: Path, target_file: Path, read: Callable[[Path], list[str]
     if not pairs:
         raise BadInput(f"{source_file} and {target_file}: no row has text on both sides. Download both again.")
     return pairs
+
+
+def _read_flores(release: Path, directions: Sequence[Direction], splits: Sequence[str]) -> ParallelText:
+    """Return dev, and the test set devtest. FLORES has no training text."""
+    if TRAIN in splits:
+        raise _no_training_text(release, directions[0])
+    sets: dict[str, PairsByDirection] = {}
+    for split in (flores_files.DEV, flores_files.DEVTEST):
+        files = flores_files.release_files(release, split)
+        present = [each for each in directions if {each.source, each.target} <= {*files}]
+        read = cache(flores_files.read_flores)
+        sets[split] = {each: _join(files[each.source], files[each.target], read) for each in present}
+    tests = {flores_files.DEVTEST: sets[flores_files.DEVTEST]} if "test" in splits else {}
+    return ParallelText((), sets[flores_files.DEV] if DEV in splits else {}, tests)
 
 
 # ---- a corpora folder ---------------------------------------------------------------------------------------
