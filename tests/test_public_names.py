@@ -25,6 +25,7 @@ NAMES = [
         "MLM",
         "MRTD",
         "PairDenoising",
+        "SelfDistillation",
         "TLM",
         "TRTD",
         "XLCo",
@@ -34,6 +35,7 @@ NAMES = [
     ),
     *("ClassificationExample", "MinedPair", "QAExample", "TaggingExample"),
     *(
+        "adapt",
         "align",
         "attention_map",
         "audit",
@@ -54,7 +56,7 @@ NAMES = [
 PACKAGES = [
     *("crossling.audit", "crossling.bench", "crossling.synthetic", "crossling.report.report", "crossling.export"),
     *("crossling.finetune", "crossling.planning", "crossling.inference.load", "crossling.demo", "crossling.lab"),
-    "crossling.ingest.ingest",
+    *("crossling.ingest.ingest", "crossling.adapt.adapt"),
 ]
 
 

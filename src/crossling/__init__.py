@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 
 if _TYPE_CHECKING:
     from crossling import recipes as recipes
+    from crossling.adapt import adapt as adapt
     from crossling.audit import audit as audit
     from crossling.bench import bench as bench
     from crossling.cleaning.check import check as check
@@ -55,6 +56,7 @@ if _TYPE_CHECKING:
     from crossling.objectives.contrastive import XLCo as XLCo
     from crossling.objectives.denoising import Denoising as Denoising
     from crossling.objectives.denoising import PairDenoising as PairDenoising
+    from crossling.objectives.distillation import SelfDistillation as SelfDistillation
     from crossling.objectives.mlm import MLM as MLM
     from crossling.objectives.mlm import TLM as TLM
     from crossling.objectives.rtd import MRTD as MRTD
@@ -103,6 +105,7 @@ _HOMES = {
     "Recipe": "recipes.recipe",
     "Rules": "cleaning.rules",
     "Sampling": "sampling.sampling_settings",
+    "SelfDistillation": "objectives.distillation",
     "Shards": "data.shards",
     "Share": "core.jobs",
     "SpecialTokens": "vocabulary.special_tokens",
@@ -113,6 +116,7 @@ _HOMES = {
     "TunedModel": "finetune.tuned_model",
     "Vocabulary": "vocabulary.vocabulary",
     "XLCo": "objectives.contrastive",
+    "adapt": "adapt",
     "align": "inference.align_file",
     "attention_map": "inference.attention_map",
     "audit": "audit",

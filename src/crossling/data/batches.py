@@ -114,6 +114,7 @@ class DataObjective(ABC):
     """
 
     stream: ClassVar[Stream]
+    reads_replay: ClassVar[bool] = False  # True: reads the languages outside of `sampling.focus` only
     length: int  # maximum number of tokens of a sequence
 
     @property
@@ -188,7 +189,6 @@ class StepDataset(WorkDataset):
 
     The work must depend on the step alone, so a resumed run reads the same data.
     """
-
     has_bucketed_shapes = False  # True: micro-batches have few shapes, so that a step can be captured as CUDA graphs
 
     def __getitem__(self, step: int) -> StepWork:
@@ -239,7 +239,7 @@ class Batches(StepDataset):
         # Alternation needs both streams.
         self.alternate = alternate and len({objective.stream for objective in objectives.values()}) == 2
         self.groups = {
-            name: make_groups(shards, objective.stream, objective.length, sampling, later)
+            name: make_groups(shards, objective.stream, objective.length, sampling, later, objective.reads_replay)
             for name, objective in objectives.items()
         }
         self._plan_all(seed)

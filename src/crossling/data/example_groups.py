@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -180,12 +180,20 @@ def _truncate(ids: np.ndarray, length: int, eos: int) -> np.ndarray:
 
 
 def make_groups(
-    shards: Shards, stream: str, length: int, sampling: Sampling, later: Sequence[Sampling] = ()
+    shards: Shards,
+    stream: str,
+    length: int,
+    sampling: Sampling,
+    later: Sequence[Sampling] = (),
+    is_replay: bool = False,
 ) -> Sequence[ExampleGroup]:
     """Return the groups of a stream that have a sampling probability, with sequences of at most `length` tokens.
 
-    Those that only a later phase samples come last and have probability 0 at first.
+    Those that only a later phase samples come last and have probability 0 at first. With `is_replay`, only languages
+    outside of the focus have one.
     """
+    if is_replay:
+        sampling = replace(sampling, replay=1.0)
     phases = [_positive_probabilities(shards, stream, each) for each in (sampling, *later)]
     names = dict.fromkeys(name for probabilities in phases for name in probabilities)
     first = {name: phases[0].get(name, 0.0) for name in names}

@@ -10,6 +10,7 @@ from typing import Any as _Any
 from crossling.objectives.ca_mlm import CAMLM, CATLM
 from crossling.objectives.contrastive import XLCo
 from crossling.objectives.denoising import Denoising, PairDenoising
+from crossling.objectives.distillation import SelfDistillation
 from crossling.objectives.mlm import MLM, TLM
 from crossling.objectives.objective import Objective, PretrainingObjective
 from crossling.objectives.rtd import MRTD, TRTD
@@ -24,6 +25,7 @@ __all__ = [  # noqa: RUF022 - objectives, then their contract
     "MLM",
     "MRTD",
     "PairDenoising",
+    "SelfDistillation",
     "TLM",
     "TRTD",
     "XLCo",

@@ -40,6 +40,7 @@ from crossling.objectives import cost
 from crossling.objectives.matryoshka import parse_widths, project_prefixes
 from crossling.objectives.mlm import mask_tokens, masking_problems
 from crossling.objectives.objective import ModuleBuilders, PretrainingObjective
+from crossling.objectives.sequence_pooling import pool_sequences
 from crossling.vocabulary.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class XLCo(PretrainingObjective):
         length: Longest sequence in tokens, both sides together.
         weight: Weight of the mean loss.
         matryoshka: Widths of prefixes of the vectors that are trained too, as `64,128,256`. [default: none]
+        projection: Compare vectors after a new linear layer (`linear`), which is not exported, or the pooled states
+            themselves (`identity`), to adapt an encoder whose vectors are good already. [default: linear]
 
     Example:
         >>> objective = crossling.XLCo(pairs=256, queue=4096)
@@ -94,6 +97,7 @@ class XLCo(PretrainingObjective):
     length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512
     weight: Annotated[float, AT_LEAST_0] = 1.0
     matryoshka: str | None = None
+    projection: Literal["linear", "identity"] | None = None
 
     @classmethod
     def sized_like(cls, tokens: int, length: int) -> Self:
@@ -140,6 +144,8 @@ class XLCo(PretrainingObjective):
 
     def problems(self, name: str) -> Iterator[str]:
         yield from masking_problems(name, self.keep, self.random)
+        if self.projection == "identity" and (self.matryoshka or self.momentum):
+            yield f"{name}.projection=identity: not with {name}.matryoshka or {name}.momentum. Omit one of them."
         try:
             self.widths(0)
         except BadInput as problem:
@@ -159,6 +165,8 @@ class XLCo(PretrainingObjective):
         from crossling.objectives.momentum import KeyQueue, build_key_encoder
 
         def projection() -> nn.Module:
+            if self.projection == "identity":
+                return nn.Identity()
             linear = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size, bias=False)
             init_weights(linear, encoder.config.initializer_range)
             return linear
@@ -286,19 +294,7 @@ class XLCo(PretrainingObjective):
 
         encoder = net.parts["key_encoder"] if prefix else net.encoder
         projection = net.parts[f"{prefix}projection"]
-        segments_RW, starts_N = batch[f"{side}_segments"], batch[f"{side}_starts"]
-        first_N = starts_N if self.pooling == "cls" else None
-        output = encoder(batch[side], segments=segments_RW, layers=self._layer(encoder), positions=first_N)
-        if self.pooling == "cls":
-            pooled_ND = output.last_hidden_state
-        else:
-            hidden_RWD = output.last_hidden_state
-            segment_P = segments_RW.flatten()
-            # Ones are added, because a count on the device would have to wait for it.
-            ones_P = hidden_RWD.new_ones(len(segment_P), dtype=torch.float32)
-            length_N = ones_P.new_zeros(len(starts_N) + 1).index_add(0, segment_P, ones_P)[1:]
-            sum_ND = hidden_RWD.new_zeros(len(starts_N) + 1, hidden_RWD.shape[-1])
-            pooled_ND = sum_ND.index_add(0, segment_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
+        pooled_ND = pool_sequences(encoder, batch, side, self._layer(encoder), self.pooling)
         with torch.autocast(pooled_ND.device.type, enabled=False):  # cosine / 0.05 needs more digits than bfloat16 has
             if self.matryoshka:
                 return project_prefixes(projection, pooled_ND.float(), self.widths(pooled_ND.shape[-1]), self.normalize)

@@ -29,6 +29,7 @@ from crossling.objectives import (
     Denoising,
     PairDenoising,
     PretrainingObjective,
+    SelfDistillation,
     XLCo,
 )
 from crossling.recipes.fp8_settings import fp8_problems
@@ -39,7 +40,7 @@ from crossling.train.choices import Parallel, Precision, Reduction
 from crossling.train.optimizer import OptimizerSettings
 from crossling.train.run_folder import read_description
 
-OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm", "denoising", "pair_denoising")
+OBJECTIVES = ("mlm", "tlm", "mrtd", "trtd", "xlco", "ca_mlm", "ca_tlm", "denoising", "pair_denoising", "distill")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ class Recipe:
         ca_tlm: Cross-attention masked language modelling on translation pairs (VECO).
         denoising: Reconstruct text from which spans were removed, with a decoder (mBART).
         pair_denoising: Translate a source from which spans were removed, with a decoder (mBART in VECO's Table 5).
+        distill: Keep the sentence vectors of languages outside of the focus, by self-distillation.
         dro: Resample bitext during the run by the loss of each corpus and language pair.
         reduction: Divide each loss term by its own count (`mean`), or all by the sum of all counts (`token_sum`).
         alternate: Train on text in even steps and on pairs in odd steps, instead of both in each step.
@@ -105,6 +107,7 @@ class Recipe:
     ca_tlm: CATLM | None = None
     denoising: Denoising | None = None
     pair_denoising: PairDenoising | None = None
+    distill: SelfDistillation | None = None
     dro: DRO | None = None
     reduction: Reduction = "mean"
     alternate: bool = False
@@ -226,9 +229,7 @@ class Recipe:
             >>> crossling.recipes.xlm_e("base").set(["trtd=off", "mrtd.lambda=25"])
         """
         if isinstance(assignments, str):
-            raise BadInput(
-                f"set: found the string {settings.shorten(assignments)!r}. Give a list of key=value strings."
-            )
+            raise BadInput(f"set: found the string {settings.shorten(assignments)!r}. Give a list of settings.")
         recipe, known = self, self.objectives
         for assignment in assignments:
             key = assignment.partition("=")[0]
@@ -379,6 +380,8 @@ class Recipe:
             yield "dro chooses the sampling probabilities itself. Set phases=none or dro=off."
         if self.dro and self.dro.times >= self.steps:
             yield f"dro.times is {self.dro.times} and steps only {self.steps}. Set a lower dro.times."
+        if self.distill and (self.dro or self.phases):
+            yield "distill reads fixed proportions of the languages. Set dro=off and phases=none."
         if self.precision == "fp8":
             yield from fp8_problems(self.model, self.parallel)
         terms = [term for objective in self.objectives.values() for term in objective.loss_weights]

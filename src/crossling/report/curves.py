@@ -26,6 +26,7 @@ LOSSES = {
     "xlco": "XLCo: contrastive loss",
     "denoising": "Denoising: tokens of the original text",
     "pair_denoising": "Denoising: tokens of the translation",
+    "distill": "Self-distillation: 1 - cosine to the vectors before training",
     # CA-MLM has four terms. Those of y behave like those of x and are not shown.
     "ca_mlm_x": "CA-MLM: masked tokens of text",
     "ca_mlm_x_cross": "CA-MLM: masked tokens of text, with cross-attention to the next segment",
