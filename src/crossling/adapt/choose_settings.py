@@ -19,7 +19,7 @@ from crossling.vocabulary.build_vocabulary import describe_languages
 
 PIVOT = "en"
 GOOD_COVERAGE, GOOD_FERTILITY = 0.99, 2.2  # part of known tokens, and tokens per word
-WORDS_PER_ENTRY = 12  # of the new text, at least, for each new vocabulary entry
+WORDS_PER_ENTRY = 25  # of the new text, at least, for each new vocabulary entry
 MAX_ENTRIES, MAX_ENTRY_PART, MIN_ENTRIES = 8000, 0.25, 100
 MAX_EPOCHS, MIN_STEPS, MAX_STEPS = 10.0, 20, 20_000
 SAMPLE_LINES = 2000

@@ -24,6 +24,7 @@ NEW, KEPT = "new", "kept"
 RETRIEVAL, LOSS, FERTILITY, COVERAGE = "retrieval, %", "MLM loss", "tokens per word", "known tokens, %"
 DIGITS = {RETRIEVAL: 1, LOSS: 3, FERTILITY: 2, COVERAGE: 1}
 HIGHER_IS_BETTER = {RETRIEVAL, COVERAGE}
+MOST_LOST = 5  # kept languages in the table of the command
 
 PairRows = Mapping[str, Sequence[tuple[str, str]]]
 
@@ -51,7 +52,12 @@ class Change:
     @property
     def is_worse(self) -> bool:
         """True if the adapted model is worse."""
-        return self.after < self.before if self.measure in HIGHER_IS_BETTER else self.after > self.before
+        return self.loss > 0
+
+    @property
+    def loss(self) -> float:
+        """How much worse the adapted model is. Negative if it is better."""
+        return (self.before - self.after) if self.measure in HIGHER_IS_BETTER else self.after - self.before
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON values."""
@@ -85,7 +91,12 @@ def retrieval_changes(
     """Return the change of retrieval for each pair."""
     return [
         Change(
-            language=pair, role=roles[pair], measure=RETRIEVAL, before=before[pair], after=after[pair], examples=number
+            language=pair_name(*parse_pair(pair)),
+            role=roles[pair],
+            measure=RETRIEVAL,
+            before=before[pair],
+            after=after[pair],
+            examples=number,
         )
         for pair, number in counts.items()
         if pair in before and pair in after
@@ -112,17 +123,27 @@ def vocabulary_changes(
 
 
 def change_table(changes: Sequence[Change]) -> Table:
-    """Return the table that the command prints: one row for each language or pair, and the mean of the kept ones."""
+    """Return the table that the command prints: the new languages, and the mean of the kept ones with the worst."""
     measures = [each for each in DIGITS if any(change.measure == each for change in changes)]
     table = Table("language", "", *measures, title="held-out text, before → after")
     for role in (NEW, KEPT):
         of_role = [change for change in changes if change.role == role]
-        for language in dict.fromkeys(change.language for change in of_role):
+        languages = dict.fromkeys(change.language for change in of_role)
+        shown = list(languages) if role == NEW else _most_lost(of_role)
+        if role == KEPT and of_role:
+            means = (_cell(mean_change(of_role, measure)) for measure in measures)
+            table.add_row(f"mean of {len(languages)}", role, *means, style="bold")
+        for language in shown:
             own = {change.measure: change for change in of_role if change.language == language}
             table.add_row(language, role, *(_cell(own.get(measure)) for measure in measures))
-        if role == KEPT and of_role:
-            table.add_row("mean", role, *(_cell(mean_change(of_role, measure)) for measure in measures), style="bold")
     return table
+
+
+def _most_lost(changes: Sequence[Change]) -> list[str]:
+    """Return the languages that lost most, by the first measure that they have."""
+    measure = next((each for each in DIGITS if any(change.measure == each for change in changes)), "")
+    own = [change for change in changes if change.measure == measure]
+    return [change.language for change in sorted(own, key=lambda change: -change.loss)[:MOST_LOST]]
 
 
 def mean_change(changes: Sequence[Change], measure: str, role: str = KEPT) -> Change | None:
@@ -141,11 +162,10 @@ def forgotten(changes: Sequence[Change]) -> str:
     if mean is None:
         return "What was forgotten was not measured: no languages to keep."
     own = [change for change in changes if change.role == KEPT and change.measure == mean.measure]
-    sign = -1 if mean.measure in HIGHER_IS_BETTER else 1
-    worst = max(own, key=lambda change: sign * (change.after - change.before))
+    worst = max(own, key=lambda change: change.loss)
     digits = DIGITS[mean.measure]
     return (
-        f"{mean.measure} of {len(own)} kept languages or pairs: {mean.before:.{digits}f} before,"
+        f"{mean.measure} of {len(own)} kept languages: {mean.before:.{digits}f} before,"
         f" {mean.after:.{digits}f} after; most lost by {worst.language},"
         f" {worst.before:.{digits}f} before, {worst.after:.{digits}f} after."
     )

@@ -198,10 +198,11 @@ def _split(corpora: Corpora, out: Path) -> PreparedText:
                 folder.rmdir()
     if not any(prepared.pairs.values()) and not any(prepared.lines.values()):
         raise BadInput("text and pairs: nothing is left to train on. Give more text.")
-    print_status(
-        f"held out {sum(map(len, prepared.held_out_pairs.values())):,} pairs and"
-        f" {sum(map(len, prepared.held_out_lines.values())):,} lines; removed {prepared.removed:,} like them"
+    rows, kept_lines = (
+        sum(map(len, each.values())) for each in (prepared.held_out_pairs, prepared.held_out_lines)
     )
+    prepared.removed = max(0, prepared.removed - rows - kept_lines)  # those held out are not in the training text either
+    print_status(f"held out {rows:,} pairs and {kept_lines:,} lines; removed {prepared.removed:,} like them")
     return prepared
 
 
@@ -262,7 +263,6 @@ def _write_text(text: Any, new: Path, index: HeldOutIndex, prepared: PreparedTex
             kept += len(lines)
             file.write("".join(f"{line}\n" for line in lines) + ("\n" if lines else ""))
     prepared.lines[text.language] = kept
-    prepared.removed -= len(prepared.held_out_lines.get(text.language, ()))
 
 
 def _write_rows(
@@ -292,8 +292,3 @@ def _write_rows(
     finally:
         for handle in handles:
             handle.close()
-    prepared.removed -= sum(len(prepared.held_out_pairs.get(pair, ())) for pair in _pair_names(languages))
-
-
-def _pair_names(languages: Sequence[str]) -> list[str]:
-    return ["-".join(pair) for pair in combinations(languages, 2)]

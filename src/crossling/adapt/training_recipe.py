@@ -46,7 +46,7 @@ def build_recipe(
     masked = {"tokens": settings.tokens, "length": length}
     recipe = Recipe(
         name=NAME,
-        model=replace(SIZES["small"], dropout=0.0, relative=False, gate=False),
+        model=replace(SIZES["small"], dropout=0.0, relative=False, gate=False, lora=settings.lora or None),
         mlm=MLM(**masked) if settings.has("mlm") else None,
         tlm=TLM(**masked) if settings.has("tlm") else None,
         xlco=_contrastive(settings) if settings.has("xlco") else None,
@@ -73,6 +73,8 @@ def build_recipe(
     recipe = facts.initial.adapt(recipe.set(assignments))
     if recipe.model.max_length < length:
         raise BadInput(f"length={length}: {facts.name} reads {recipe.model.max_length} tokens. Set a shorter length.")
+    if settings.lora and recipe.xlco and recipe.xlco.momentum:
+        raise BadInput("xlco.momentum: a moving average is not supported with LoRA. Omit one of them.")
     recipe.check()
     return recipe
 
