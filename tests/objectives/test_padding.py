@@ -18,6 +18,7 @@ from crossling.objectives import (
     Denoising,
     PairDenoising,
     PretrainingObjective,
+    SelfDistillation,
     XLCo,
 )
 
@@ -34,6 +35,8 @@ OBJECTIVES = {
     "denoising": Denoising(),
     "pair_denoising": PairDenoising(),
     "in the batch": XLCo(queue=0, momentum=0.0, mixup=False, pooling="mean", symmetric=True),
+    "identity": XLCo(queue=0, momentum=0.0, mixup=False, pooling="mean", projection="identity"),
+    "distill": SelfDistillation(),
     "queue": replace(XLCo(), queue=8, mixup=True),
 }
 

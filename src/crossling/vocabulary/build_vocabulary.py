@@ -28,6 +28,7 @@ from crossling.vocabulary.text_sample import (
 )
 from crossling.vocabulary.vocabulary import SPECIAL, Vocabulary, check_vocabulary_folder, read_report
 
+EXTENSION_CHARACTERS = 5_000_000  # of the sample that new subwords are trained on
 ALLOCATIONS = ("joint", "vocap")
 CACHE = ".vocap"  # folder beside the vocabulary with the curves of each language
 
@@ -102,7 +103,8 @@ def vocab(
         allocate: "joint" trains one vocabulary on all languages [default]. "vocap" allocates vocabulary capacity to
             each language by its average log probability.
         beta: Exponent of the language proportion in VoCap.
-        characters: Size of the training sample [default: 40 million; for VoCap 1,250 for each entry if that is more].
+        characters: Size of the training sample [default: 40 million; for VoCap 1,250 for each entry if that is more; to
+            extend 5 million].
         workers: Processes that read text, then threads (VoCap: processes) that train.
         from_: Vocabulary folder, run folder, Hugging Face folder or name on the hub to start from (option `--from`).
         extend: Add subwords for these corpora to `from_`, up to `size`.
@@ -125,6 +127,7 @@ def vocab(
     out.parent.mkdir(parents=True, exist_ok=True)
     if characters is None:
         characters = max(SAMPLE_CHARACTERS, CHARACTERS_PER_ENTRY * (size or 0) if allocate == "vocap" else 0)
+        characters = EXTENSION_CHARACTERS if extend else characters
     _check_numbers(alpha, beta, characters)
     _check_options(size, allocate, from_, extend=extend, trim=trim)
     focus = _check_focus(focus, corpora, extend)
