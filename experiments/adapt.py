@@ -132,7 +132,7 @@ def collect(runs: Path) -> dict[str, Any]:
     found = {}
     for file in sorted(runs.glob("*/adapt.json")):
         stored = json.loads(file.read_text(encoding="utf-8"))
-        cost = json.loads((file.parent / "work" / "run" / "cost.json").read_text(encoding="utf-8"))
+        cost = json.loads((file.parent / "work" / file.parent.name / "cost.json").read_text(encoding="utf-8"))
         held_out = json.loads((file.parent / "work" / "new" / "held-out.json").read_text(encoding="utf-8"))
         found[file.parent.name] = {
             "settings": stored["settings"],

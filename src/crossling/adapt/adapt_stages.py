@@ -43,6 +43,7 @@ from crossling.tasks.scores import ScoreRow
 from crossling.vocabulary.build_vocabulary import vocab
 from crossling.vocabulary.open_vocabulary import open_vocabulary
 
+PARTS = ("new", "replay", "corpora", "vocab", "shards", "held-out", "held-out-shards", "exported")  # of the work
 KNOWN = 40.0  # retrieval in percent from which a language of the sample counts as known by the model
 
 
@@ -184,6 +185,12 @@ class Stages:
 
     # ---- training --------------------------------------------------------------------------------------------
 
+    @property
+    def run(self) -> Path:
+        """Run folder. It has the name of the output, so that a report joins its curves with the scores."""
+        name = self.out.resolve().name
+        return self.work / (f"{name}-run" if name in PARTS else name)
+
     def train(self, settings: AdaptSettings) -> None:
         """Train, or resume the training."""
         recipe, shards = self.recipe(settings), self.shards(settings)
@@ -195,7 +202,7 @@ class Stages:
             if not held_out.is_dir():
                 write_held_out_text(held_out, {code: each for code, each in (kept | sentences).items() if each})
             probe = make_loss_probe(tokenize(held_out, self.vocabulary(settings), self.work / "held-out-shards"), recipe)
-        pretrain(recipe, shards, self.work / "run", init=self.facts.initial, probe=probe)
+        pretrain(recipe, shards, self.run, init=self.facts.initial, probe=probe)
 
     def _kept_sentences(self) -> dict[str, list[str]]:
         if self.replay is not None:
@@ -214,7 +221,7 @@ class Stages:
     ) -> list[Change]:
         """Export, score, and write the output folder."""
         exported = self.work / "exported"
-        export(self.work / "run", exported)
+        export(self.run, exported)
         encoder = load(exported)
         pairs = self.new.held_out_pairs | self.known_pairs
         rows = retrieval_rows(encoder, pairs, str(self.out))
@@ -248,7 +255,7 @@ class Stages:
                 after=each.after,
                 examples=len(self.new.held_out_sentences(each.language)),
             )
-            for each in read_probe_changes(self.work / "run" / "metrics.jsonl")
+            for each in read_probe_changes(self.run / "metrics.jsonl")
             if each.kind == "loss" and each.term == "mlm"
         ]
 
