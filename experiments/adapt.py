@@ -5,8 +5,8 @@
     python experiments/adapt.py collect RUNS -o experiments/results/DATE-adapt.json
 
 The bundled model was trained on none of the three languages. `files` writes the pairs of the `tatoeba` set in several
-formats and encodings, with header rows, extra columns, HTML entities, copies and repeated rows, and the text of Common
-Voice with other line ends. `run` gives all of them to `crossling adapt`.
+formats and encodings, and the text of Common Voice. They have header rows, extra columns, HTML entities, copies,
+repeated rows and CR line ends. `run` gives all of them to `crossling adapt`.
 """
 
 from __future__ import annotations

@@ -38,11 +38,7 @@ def replay_rows(lines: dict[str, list[str]]) -> list[str]:
     for part, number, offset in (("held-out", HELD_OUT, 0), ("train", KEPT, 1)):
         rows = [row for place, row in enumerate(order) if (place % 3 > 0) == offset]
         for language in languages:
-            usable = [
-                row
-                for row in rows
-                if len(lines["en"][row]) in LENGTHS and len(lines[language][row]) in LENGTHS
-            ]
+            usable = [row for row in rows if len(lines["en"][row]) in LENGTHS and len(lines[language][row]) in LENGTHS]
             sides = [(lines["en"][row], lines[language][row]) for row in usable[:number]]
             if len(sides) == number:
                 chosen += [f"{part}\t{language}\t{english}\t{text}\n" for english, text in sides]

@@ -93,26 +93,25 @@ def adaptation() -> str:
 
 def adaptation_table() -> str:
     """Return the table of the adaptations of the bundled model."""
-    rows = ["| | Icelandic | Lithuanian | Macedonian |", "|---|---|---|---|"]
-    runs = _newest("adapt")["runs"]
-    columns = [runs.get(code) for code in NAMES]
+    runs = list(_newest("adapt")["runs"].values())
+    names = [NAMES[code] for code in _newest("adapt")["runs"]]
+    rows = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
 
     def add(name: str, *values: str) -> None:
         rows.append(f"| {name} | {' | '.join(values)} |")
 
-    add("training pairs", *(f"{next(iter(run['text']['pairs'].values())):,}" if run else "" for run in columns))
-    add("steps, epochs", *(f"{run['settings']['steps']}, {run['settings']['epochs']:g}" if run else "" for run in columns))
-    add("minutes of training", *(f"{sum(run['training']['seconds'].values()) / 60:.1f}" if run else "" for run in columns))
+    add("training pairs", *(f"{sum(run['text']['pairs'].values()):,}" for run in runs))
+    add("steps (epochs)", *(f"{run['settings']['steps']} ({run['settings']['epochs']:g})" for run in runs))
+    add("minutes of training", *(f"{run['training']['seconds'] / 60:.1f}" for run in runs))
     for measure, digits in (("retrieval, %", 1), ("tokens per word", 2), ("known tokens, %", 1)):
-        add(measure, *(" → ".join(_retrieval(run, "new", measure, digits)) if run else "" for run in columns))
-    add("retrieval, other languages, %", *(" → ".join(_retrieval(run, "kept")) if run else "" for run in columns))
-    add("largest loss", *(_largest_loss(run) if run else "" for run in columns))
-    note = (
-        "\nThe bundled model was trained on none of them. Pairs of the `tatoeba` set and text of Common Voice were written as"
-        " csv,\nxlsx, TMX and text in four encodings, with copies, repeated rows and HTML entities. One seed, two busy CPU"
-        " cores,\n`--minutes 7`. Retrieval is among 500 held-out pairs, and among 50 for each other language. A run of ten"
-        " epochs, the\ndefault, was not measured. Command: `python experiments/adapt.py run FILES -o RUNS --minutes 7`."
-    )
+        add(measure, *(" → ".join(_retrieval(run, "new", measure, digits)) for run in runs))
+    add("retrieval, other languages, %", *(" → ".join(_retrieval(run, "kept")) for run in runs))
+    add("largest loss", *map(_largest_loss, runs))
+    note = """
+The bundled model was trained on none of them. Pairs of the `tatoeba` set and text of Common Voice were written as csv,
+xlsx, TMX and text in four encodings, with copies, repeated rows and HTML entities. One seed, two busy CPU cores,
+`--minutes 7`. Retrieval is among 500 held-out pairs, and among 50 for each other language. A run of ten epochs, the
+default, was not measured. Command: `python experiments/adapt.py run FILES -o RUNS --minutes 7`."""
     return "\n".join(rows) + "\n" + note
 
 

@@ -13,10 +13,10 @@ import torch
 
 from crossling import demo as demo_function
 from crossling.adapt import adapt_stages
+from crossling.adapt.held_out_scores import RETRIEVAL
 from crossling.adapt.replay_sample import read_icelandic, read_sample
 from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
-from crossling.adapt.held_out_scores import RETRIEVAL
 from crossling.demo import ADAPTED, WITH, WITHOUT, demo
 from crossling.evaluate.evaluate import evaluate
 from crossling.inference.sentence_encoder import Encoder
@@ -55,7 +55,15 @@ def test_a_short_demo_writes_scores_and_a_page_and_can_be_repeated(
     out = tmp_path / "demo"
     page = (out / "report.html").read_text(encoding="utf-8")
     assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", page)
-    for part in ("with-bitext", "without-bitext", "adapted-to-icelandic", "retrieval in Icelandic", "Nearest translations", "Word alignment", "Replaced token detection"):
+    for part in (
+        "with-bitext",
+        "without-bitext",
+        "adapted-to-icelandic",
+        "retrieval in Icelandic",
+        "Nearest translations",
+        "Word alignment",
+        "Replaced token detection",
+    ):
         assert part in page
     stored = [json.loads(line) for line in (out / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
     assert stored == rows

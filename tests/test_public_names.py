@@ -105,6 +105,7 @@ OBJECTIVES = {
     "MLM",
     "MRTD",
     "PairDenoising",
+    "SelfDistillation",
     "TLM",
     "TRTD",
     "XLCo",

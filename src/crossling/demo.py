@@ -156,7 +156,7 @@ def _adaptation_facts(adaptation: Adaptation) -> dict[str, str]:
         change = mean_change(adaptation.changes, RETRIEVAL, role)
         if change is not None:
             facts[f"bundled model adapted to Icelandic, retrieval in {name}"] = (
-                f"{change.before:.1f}% before, {change.after:.1f}% after, on {change.examples:,} held-out pairs of Tatoeba"
+                f"{change.before:.1f}% before, {change.after:.1f}% after, on {change.examples:,} held-out pairs"
             )
     return facts
 

@@ -55,4 +55,3 @@ def test_the_merged_model_has_the_original_classes_and_computes_the_same(encoder
     merge_lora(encoder)
     assert_close(states(encoder), before, rtol=1e-4, atol=1e-4)
     assert {name: type(module) for name, module in encoder.named_modules()} == names
-

@@ -1,7 +1,7 @@
 """`adapt`: from files of a language to an encoder that knows it, with scores before and after.
 
-The stages follow each other: prepare text, score the model, extend the vocabulary, tokenize, train, export, score again.
-Each stores its result in OUT/work, so that an interrupted call resumes. The settings are stored before training.
+The stages follow each other: prepare text, score, extend the vocabulary, tokenize, train, export, score again. Each
+stores its result in OUT/work, so that an interrupted call resumes. The settings are stored before training.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,7 @@ def _plan(stages: Stages) -> Adaptation:
 def _paths(files: Files) -> tuple[str, ...]:
     if isinstance(files, str | os.PathLike):
         return (os.fspath(files),)
-    return tuple(map(os.fspath, files))
+    return tuple(os.fspath(file) for file in files)
 
 
 def _check_same_request(out: Path, description: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the user of `adapt` gives: model, files and options, with digests by which a later call is recognised."""
+"""Request of an adaptation: model, files and options, with digests by which a later call is recognised."""
 
 from __future__ import annotations
 
@@ -69,10 +69,14 @@ class AdaptRequest:
     def description(self) -> dict[str, Any]:
         """Return the JSON values that determine the result: the options, and a digest of the content of all files."""
         digests = {name: fingerprint(_digests(getattr(self, name))) for name in ("text", "pairs", "replay")}
-        return asdict(self) | {"text": [*self.text], "pairs": [*self.pairs], "replay": [*self.replay]} | {
-            "assignments": [*self.assignments],
-            "digests": digests,
-        }
+        return (
+            asdict(self)
+            | {"text": [*self.text], "pairs": [*self.pairs], "replay": [*self.replay]}
+            | {
+                "assignments": [*self.assignments],
+                "digests": digests,
+            }
+        )
 
 
 def _digests(paths: Sequence[str]) -> list[str]:

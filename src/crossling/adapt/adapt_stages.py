@@ -29,12 +29,12 @@ from crossling.adapt.replay_sample import HELD_OUT, PIVOT, TRAIN, read_sample
 from crossling.adapt.training_corpora import write_held_out_text, write_training_corpora
 from crossling.adapt.training_recipe import build_recipe, seconds_per_step
 from crossling.core.files import read_json, write_json
-from crossling.corpora.languages import parse_pair
 from crossling.core.progress import format_duration, print_status
+from crossling.corpora.languages import parse_pair
 from crossling.data.shards import Shards
 from crossling.data.tokenize import tokenize
-from crossling.evaluate.significance import pair_name
 from crossling.evaluate.probes import make_loss_probe, read_probe_changes
+from crossling.evaluate.significance import pair_name
 from crossling.export.export_folder import export
 from crossling.inference.load import load
 from crossling.recipes.pretrain import pretrain
@@ -198,10 +198,12 @@ class Stages:
         if recipe.mlm is not None:
             sentences = {code: self.new.held_out_sentences(code) for code in self.new.languages}
             kept = self._kept_sentences()
-            held_out = self.work / "held-out"
-            if not held_out.is_dir():
-                write_held_out_text(held_out, {code: each for code, each in (kept | sentences).items() if each})
-            probe = make_loss_probe(tokenize(held_out, self.vocabulary(settings), self.work / "held-out-shards"), recipe)
+            validation = self.work / "held-out"
+            if not validation.is_dir():
+                write_held_out_text(validation, {code: each for code, each in (kept | sentences).items() if each})
+            probe = make_loss_probe(
+                tokenize(validation, self.vocabulary(settings), self.work / "held-out-shards"), recipe
+            )
         pretrain(recipe, shards, self.run, init=self.facts.initial, probe=probe)
 
     def _kept_sentences(self) -> dict[str, list[str]]:
@@ -235,9 +237,9 @@ class Stages:
         publish_folder(exported, self.out)
         write_card(self.out, self.request.model, settings, changes)
         names = {pair_name(*parse_pair(pair)) for pair in counts}
-        shown = [row for row in before if row["language"] in names]
+        rows_before = [row for row in before if row["language"] in names]
         seconds = time.perf_counter() - started
-        write_report(self.out, self.request.model, [*shown, *rows], changes, seconds)
+        write_report(self.out, self.request.model, [*rows_before, *rows], changes, seconds)
         values = {"model": self.request.model, "settings": asdict(settings), "reasons": dict(reasons)}
         changed = [change.to_json() for change in changes]
         write_result(self.out, {**values, "changes": changed, "seconds": round(seconds, 1)})

@@ -1,9 +1,11 @@
 """The result: a Hugging Face and Sentence Transformers folder with a card, scores, and a report page.
 
-    OUT/ config.json model.safetensors tokenizer.json modules.json README.md export.json    as `crossling export` writes
-         adapt.json     settings with their reasons, changes on held-out text, time
-         scores.jsonl   report.html  report.md
-         work/          corpora, vocabulary, shards, run: to resume, and to look at
+    OUT/ config.json ...      as `crossling export` writes it
+         adapt.json           settings with their reasons, changes on held-out text, time
+         scores.jsonl         report.html  report.md
+         work/                corpora, vocabulary, shards and run
+
+The working state is needed only to resume an interrupted call.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from crossling.adapt.adapt_settings import AdaptSettings
-from crossling.adapt.held_out_scores import Change, forgotten
+from crossling.adapt.held_out_scores import Change, describe_forgetting
 from crossling.core.files import read_json, template_environment, write_json
 from crossling.core.progress import format_duration
 from crossling.core.resumable import file_fingerprint
@@ -45,7 +47,7 @@ def write_card(out: Path, model: str, settings: AdaptSettings, changes: Sequence
     """Add a section about the adaptation to the model card, unless it is there."""
     environment = template_environment(Path(__file__).parent, escape=False)
     section = environment.get_template("adaptation_card.md.jinja").render(
-        model=Path(model).name, settings=settings, changes=changes, forgotten=forgotten(changes)
+        model=Path(model).name, settings=settings, changes=changes, forgetting=describe_forgetting(changes)
     )
     card = out / "README.md"
     text = card.read_text(encoding="utf-8").partition("\n## Adaptation\n")[0].rstrip("\n")
@@ -61,7 +63,7 @@ def write_report(out: Path, model: str, rows: Sequence[ScoreRow], changes: Seque
     page = {
         "title": f"{out.resolve().name}: {Path(model).name} adapted",
         "subtitle": "Before and after on held-out sentences, which training never read nor anything like them. "
-        + forgotten(changes),
+        + describe_forgetting(changes),
         "command": "crossling adapt",
         "facts": {**facts, "time of the adaptation": format_duration(seconds)},
     }

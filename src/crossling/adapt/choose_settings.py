@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from crossling.adapt.adapt_request import AdaptRequest
 from crossling.adapt.adapt_settings import AdaptSettings, Choices
 from crossling.adapt.model_facts import ModelFacts
 from crossling.adapt.prepare_text import PreparedText
+from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
 from crossling.corpora.languages import parse_pair
-from crossling.core.errors import BadInput
 from crossling.data.batches import LENGTH_MULTIPLE
 from crossling.vocabulary.build_vocabulary import describe_languages
 
@@ -25,9 +25,9 @@ MAX_EPOCHS, MIN_STEPS, MAX_STEPS = 10.0, 20, 20_000
 SAMPLE_LINES = 2000
 WARMUP = 0.1
 # Learning rates to continue training, by width up to which they apply.
-ADAM_RATES = {512: 2e-4, 800: 5e-5, 1 << 30: 2e-5}
-MUON_RATE = 1e-3
-LORA_RATE_FACTOR = 10
+ADAM_LR = {512: 2e-4, 800: 5e-5, 1 << 30: 2e-5}
+MUON_LR = 1e-3
+LORA_LR_FACTOR = 10
 
 
 def choose_settings(
@@ -57,8 +57,12 @@ def _choose_focus(choices: Choices, new: PreparedText) -> list[str]:
     counts = Counter(code for pair in new.pairs for code in parse_pair(pair))
     common = [code for code, count in counts.items() if count == len(new.pairs) > 1]
     pivot = common[:1] or [code for code in counts if code == PIVOT and len(new.pairs) == 1]
-    focus = [code for code in languages if code not in pivot or code in new.lines and len(languages) == 1] or languages
-    reason = f"the languages of the files but {pivot[0]}, the other side of the pairs" if pivot else "those of the files"
+    focus = [
+        code for code in languages if code not in pivot or (code in new.lines and len(languages) == 1)
+    ] or languages
+    reason = (
+        f"the languages of the files but {pivot[0]}, the other side of the pairs" if pivot else "those of the files"
+    )
     choices.choose("focus", ",".join(focus), reason)
     chosen = str(choices.values["focus"]).split(",")
     for language in chosen:
@@ -70,7 +74,7 @@ def _choose_focus(choices: Choices, new: PreparedText) -> list[str]:
 def _choose_lora(choices: Choices, request: AdaptRequest, facts: ModelFacts) -> None:
     if request.lora and not facts.is_native:
         raise BadInput(
-            f"lora={request.lora}: {facts.name} is trained in crossling's architecture, whose fused layers have no LoRA."
+            f"lora={request.lora}: {facts.name} is trained in crossling's architecture, which has no LoRA."
             " Omit lora, or set architecture=native for a Hugging Face model."
         )
     reason = "as requested; other weights but new embeddings and heads are frozen" if request.lora else "not requested"
@@ -106,8 +110,10 @@ def _choose_entries(choices: Choices, facts: ModelFacts, new: PreparedText, focu
     if not facts.can_extend:
         choices.choose("entries", 0, f"its tokenizer is not a unigram vocabulary, so it is kept ({now})")
         if choices.values["entries"]:
-            raise BadInput(f"entries={choices.values['entries']}: {facts.name} has another tokenizer than unigram, which"
-                           " cannot be extended. Omit it.")
+            raise BadInput(
+                f"entries={choices.values['entries']}: {facts.name} has another tokenizer than unigram, which"
+                " cannot be extended. Omit it."
+            )
         return
     if coverage >= GOOD_COVERAGE and fertility <= GOOD_FERTILITY:
         choices.choose("entries", 0, f"{now}: good enough")
@@ -145,8 +151,10 @@ def _choose_objectives(
     needs = {"tlm": has_pairs, "xlco": has_pairs, "mlm": has_text}
     for name, is_there in needs.items():
         if name in chosen and not is_there:
-            raise BadInput(f"objectives={','.join(chosen)}: {name} needs {'text' if name == 'mlm' else 'pairs'} of"
-                           f" {', '.join(focus)}, and there is none. Omit it.")
+            raise BadInput(
+                f"objectives={','.join(chosen)}: {name} needs {'text' if name == 'mlm' else 'pairs'} of"
+                f" {', '.join(focus)}, and there is none. Omit it."
+            )
     return chosen
 
 
@@ -168,7 +176,9 @@ def _choose_batch(choices: Choices, facts: ModelFacts, new: PreparedText, focus:
     usual = lengths[int(0.99 * (len(lengths) - 1))]
     wanted = max(64, 2 * usual + 3)
     length = min(wanted, 256, facts.max_length) // LENGTH_MULTIPLE * LENGTH_MULTIPLE
-    choices.choose("length", length, f"99% of the sentences have up to {usual} tokens, the model reads {facts.max_length:,}")
+    choices.choose(
+        "length", length, f"99% of the sentences have up to {usual} tokens, the model reads {facts.max_length:,}"
+    )
 
 
 def _focus_pairs(new: PreparedText, focus: Sequence[str]) -> int:
@@ -180,10 +190,10 @@ def _choose_optimizer(choices: Choices, facts: ModelFacts) -> None:
     matrices = "muon" if is_muon else "adam"
     choices.choose("matrices", matrices, "as small models were pre-trained" if is_muon else "as the family was")
     if choices.values["matrices"] == "muon":
-        choices.choose("lr", MUON_RATE, "a third of that from scratch, for Muon")
+        choices.choose("lr", MUON_LR, "a third of that from scratch, for Muon")
         return
-    lr = next(lr for width, lr in ADAM_RATES.items() if facts.width <= width)
-    factor = LORA_RATE_FACTOR if choices.values["lora"] else 1
+    lr = next(lr for width, lr in ADAM_LR.items() if facts.width <= width)
+    factor = LORA_LR_FACTOR if choices.values["lora"] else 1
     reason = f"to continue a model of width {facts.width}" + (", ten times for LoRA" if factor > 1 else "")
     choices.choose("lr", factor * lr, reason)
 
@@ -213,4 +223,3 @@ def steps_per_epoch(choices: Choices, new: PreparedText, focus: Sequence[str], o
 def limit_steps(settings: AdaptSettings, seconds_per_step: float, minutes: float) -> int:
     """Return the steps that fit into a time, at least one."""
     return max(1, min(settings.steps, int(60 * minutes / seconds_per_step)))
-

@@ -1,4 +1,4 @@
-"""Scores on held-out text before and after: retrieval by language pair, fertility, and what was forgotten."""
+"""Scores on held-out text before and after: retrieval by language pair, fertility, and forgetting."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Change:
 
     @property
     def loss(self) -> float:
-        """How much worse the adapted model is. Negative if it is better."""
+        """Difference by which the adapted model is worse. Negative if it is better."""
         return (self.before - self.after) if self.measure in HIGHER_IS_BETTER else self.after - self.before
 
     def to_json(self) -> dict[str, Any]:
@@ -103,9 +103,7 @@ def retrieval_changes(
     ]
 
 
-def vocabulary_changes(
-    old: AnyVocabulary, new: AnyVocabulary, sentences: Mapping[str, list[str]]
-) -> list[Change]:
+def vocabulary_changes(old: AnyVocabulary, new: AnyVocabulary, sentences: Mapping[str, list[str]]) -> list[Change]:
     """Return the change of fertility and of known tokens for each new language."""
     before, after = (describe_languages(each, sentences) for each in (old, new))
     return [
@@ -129,11 +127,11 @@ def change_table(changes: Sequence[Change]) -> Table:
     for role in (NEW, KEPT):
         of_role = [change for change in changes if change.role == role]
         languages = dict.fromkeys(change.language for change in of_role)
-        shown = list(languages) if role == NEW else _most_lost(of_role)
+        listed = list(languages) if role == NEW else _most_lost(of_role)
         if role == KEPT and of_role:
             means = (_cell(mean_change(of_role, measure)) for measure in measures)
             table.add_row(f"mean of {len(languages)}", role, *means, style="bold")
-        for language in shown:
+        for language in listed:
             own = {change.measure: change for change in of_role if change.language == language}
             table.add_row(language, role, *(_cell(own.get(measure)) for measure in measures))
     return table
@@ -156,11 +154,11 @@ def mean_change(changes: Sequence[Change], measure: str, role: str = KEPT) -> Ch
     return Change(language="mean", role=role, measure=measure, before=before, after=after, examples=examples)
 
 
-def forgotten(changes: Sequence[Change]) -> str:
-    """Return what was forgotten, in a sentence."""
+def describe_forgetting(changes: Sequence[Change]) -> str:
+    """Return the change of the languages to keep, in a sentence."""
     mean = mean_change(changes, RETRIEVAL) or mean_change(changes, LOSS)
     if mean is None:
-        return "What was forgotten was not measured: no languages to keep."
+        return "Forgetting was not measured: no languages to keep."
     own = [change for change in changes if change.role == KEPT and change.measure == mean.measure]
     worst = max(own, key=lambda change: change.loss)
     digits = DIGITS[mean.measure]

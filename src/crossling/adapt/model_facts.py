@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
+from crossling.bundled import resolve_model
 from crossling.core.errors import BadInput
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
-from crossling.bundled import resolve_model
 from crossling.model.native_encoder import has_lm_head
 from crossling.model.pretrained import load_pretrained_config
 from crossling.recipes.initialization import AnyInitialModel, load_initial_model
@@ -56,12 +56,6 @@ class ModelFacts:
     def max_length(self) -> int:
         """Longest sequence in tokens."""
         return int(self.initial.encoder.config.max_position_embeddings)
-
-    @property
-    def parameters(self) -> int:
-        """Number of weights of the encoder."""
-        encoder = self.initial.encoder.encoder if not self.is_native else self.initial.encoder
-        return sum(weight.numel() for weight in encoder.parameters())
 
     @property
     def can_extend(self) -> bool:

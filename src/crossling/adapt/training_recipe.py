@@ -110,7 +110,7 @@ def seconds_per_step(recipe: Recipe, facts: ModelFacts, shards: Shards) -> float
             objective = recipe.objectives[name]
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 sums = objective.loss(net, {key: values.to(device) for key, values in batch.items()})
-            torch.stack([sums[term] for term in objective.loss_weights]).sum().backward()  # type: ignore[no-untyped-call]
+            torch.stack([sums[term] for term in objective.loss_weights]).sum().backward()
         net.zero_grad()
         if device.type == "cuda":
             torch.cuda.synchronize()

@@ -63,9 +63,9 @@ def adapt(
     if result.folder is None:
         finish("Planned; wrote nothing.", "the same command without --dry-run")
         return
-    from crossling.adapt.held_out_scores import change_table, forgotten
+    from crossling.adapt.held_out_scores import change_table, describe_forgetting
 
     Console().print(change_table(result.changes))
-    print(forgotten(result.changes))
+    print(describe_forgetting(result.changes))
     print_status(f"Open {out / 'report.html'}")
     finish(f"Wrote the adapted model to {out}.", ["embed", "FILE", "--model", out, "-o", "vectors.npy"])

@@ -114,7 +114,7 @@ class DataObjective(ABC):
     """
 
     stream: ClassVar[Stream]
-    reads_replay: ClassVar[bool] = False  # True: reads the languages outside of `sampling.focus` only
+    reads_replay: ClassVar[bool] = False  # True: only languages outside of `sampling.focus`
     length: int  # maximum number of tokens of a sequence
 
     @property
@@ -170,9 +170,8 @@ class StepWork:
 
     def pin_memory(self) -> StepWork:
         """Return a copy in pinned memory. DataLoader calls this, so that copies to the GPU overlap with computation."""
-        pinned = [
-            (name, {key: values.pin_memory() for key, values in batch.items()}) for name, batch in self.micro_batches
-        ]
+        works = self.micro_batches
+        pinned = [(name, {key: values.pin_memory() for key, values in batch.items()}) for name, batch in works]
         return replace(self, micro_batches=pinned)
 
 
@@ -189,6 +188,7 @@ class StepDataset(WorkDataset):
 
     The work must depend on the step alone, so a resumed run reads the same data.
     """
+
     has_bucketed_shapes = False  # True: micro-batches have few shapes, so that a step can be captured as CUDA graphs
 
     def __getitem__(self, step: int) -> StepWork:

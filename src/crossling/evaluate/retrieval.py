@@ -79,10 +79,7 @@ def evaluate_own_pairs(
     """Yield the results of the sentence pairs of a user in both directions, as `evaluate_tatoeba`."""
     pairs = [
         RetrievalPair(
-            *(
-                RetrievalSide(language, [row[side] for row in each.rows])
-                for side, language in enumerate(each.languages)
-            )
+            *(RetrievalSide(language, [row[side] for row in each.rows]) for side, language in enumerate(each.languages))
         )
         for each in own
     ]

@@ -33,9 +33,7 @@ def add_lora(encoder: NativeEncoder, rank: int, old_tokens: int) -> None:
     peft = import_package("peft", "lora", extra="lora")
     inside = {id(module) for module in encoder.blocks.modules()}
     names = [
-        name
-        for name, module in encoder.model.named_modules()
-        if isinstance(module, nn.Linear) and id(module) in inside
+        name for name, module in encoder.model.named_modules() if isinstance(module, nn.Linear) and id(module) in inside
     ]
     config = peft.LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules=names, lora_dropout=0.0)
     in_base = {id(parameter) for parameter in encoder.base.parameters()}

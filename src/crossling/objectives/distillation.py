@@ -2,9 +2,9 @@ r"""Self-distillation of sentence vectors, against forgetting.
 
     L(x) = 1 - cos(s(x), t(x))
 
-s(x) is the vector of a sentence: the mean of the states at the universal layer. t(x) is that of the teacher, which is
-the encoder as it was before the first step. The teacher is frozen. Its vocabulary is the one in training, so that both
-read the same tokens.
+The vector s(x) of a sentence is the mean of the states at the universal layer. The vector t(x) is that of the teacher,
+which is the encoder as it was before the first step. The teacher is frozen. Its vocabulary is the one in training, so
+that both read the same tokens.
 
 The sentences are both sides of translation pairs of the languages to keep, `sampling.focus` excluded. Vectors that stay
 where they were keep retrieval and alignment between these languages. So little text is enough: it is not learned, it

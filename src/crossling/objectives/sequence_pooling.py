@@ -38,4 +38,5 @@ def pool_sequences(
     ones_P = hidden_RWD.new_ones(len(segment_P), dtype=torch.float32)
     length_N = ones_P.new_zeros(len(starts_N) + 1).index_add(0, segment_P, ones_P)[1:]
     sum_ND = hidden_RWD.new_zeros(len(starts_N) + 1, hidden_RWD.shape[-1])
-    return sum_ND.index_add(0, segment_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
+    mean_ND: Tensor = sum_ND.index_add(0, segment_P, hidden_RWD.flatten(0, 1))[1:] / length_N[:, None]
+    return mean_ND

@@ -141,7 +141,7 @@ def _train_candidates(old: Vocabulary, lines: Sequence[str], number: int, thread
     one training is usually enough: SentencePiece takes nearly as long for a small vocabulary as for a large one.
     """
     text = old.normalize(lines)
-    size = number + np.count_nonzero(old.count_tokens(lines))
+    size = number + int(np.count_nonzero(old.count_tokens(lines)))
     while True:
         print_status(f"vocabulary: training {size:,} candidates on {sum(map(len, text)):,} characters")
         try:
