@@ -12,9 +12,12 @@ import pytest
 import torch
 
 from crossling import demo as demo_function
+from crossling.adapt import adapt_stages
+from crossling.adapt.held_out_scores import RETRIEVAL
+from crossling.adapt.replay_sample import read_icelandic, read_sample
 from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
-from crossling.demo import WITH, WITHOUT, demo
+from crossling.demo import ADAPTED, WITH, WITHOUT, demo
 from crossling.evaluate.evaluate import evaluate
 from crossling.inference.sentence_encoder import Encoder
 from crossling.model.encoder_model import CrosslingModel
@@ -45,11 +48,22 @@ def test_a_short_demo_writes_scores_and_a_page_and_can_be_repeated(
     monkeypatch.setattr(module, "SENTENCES", 1000)
     monkeypatch.setattr(module, "VOCABULARY_SIZE", 1000)
     monkeypatch.setattr(module, "synth", partial(synth, test_sentences=100, alignment_sentences=10))
-    rows = demo(tmp_path / "demo", steps=2)
+    monkeypatch.setattr(module, "read_icelandic", lambda: read_icelandic()[:60])
+    sample = [row for row in read_sample() if row.language == "de"]
+    monkeypatch.setattr(adapt_stages, "read_sample", lambda: iter(sample[:5] + sample[-5:]))
+    rows = demo(tmp_path / "demo", steps=2, adapt_steps=1)
     out = tmp_path / "demo"
     page = (out / "report.html").read_text(encoding="utf-8")
     assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", page)
-    for part in ("with-bitext", "without-bitext", "Nearest translations", "Word alignment", "Replaced token detection"):
+    for part in (
+        "with-bitext",
+        "without-bitext",
+        "adapted-to-icelandic",
+        "retrieval in Icelandic",
+        "Nearest translations",
+        "Word alignment",
+        "Replaced token detection",
+    ):
         assert part in page
     stored = [json.loads(line) for line in (out / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
     assert stored == rows
@@ -57,9 +71,9 @@ def test_a_short_demo_writes_scores_and_a_page_and_can_be_repeated(
     assert len(rows) == 2 * (15 * 2 * (5 + 1) + 15 * 5 * 4)
     assert_equal_token_budgets(out)
     modified = (out / WITH / "checkpoints" / "0000002" / "manifest.json").stat().st_mtime_ns
-    assert demo(out, steps=2) == rows
+    assert demo(out, steps=2, adapt_steps=1) == rows
     with pytest.raises(BadInput, match="holds a demo with seed 0, not 1"):
-        demo(out, seed=1, steps=2)
+        demo(out, seed=1, steps=2, adapt_steps=1)
     assert (out / WITH / "checkpoints" / "0000002" / "manifest.json").stat().st_mtime_ns == modified
 
 
@@ -88,3 +102,7 @@ def test_bitext_at_least_doubles_retrieval(tmp_path: Path, seed: int) -> None:
     assert retrieval[WITH] >= 50
     assert retrieval[WITHOUT] <= retrieval[WITH] / 2
     assert errors[WITH] < errors[WITHOUT]
+    changes = json.loads((tmp_path / ADAPTED / "adapt.json").read_text(encoding="utf-8"))["changes"]
+    [icelandic] = [each for each in changes if each["language"] == "is" and each["measure"] == RETRIEVAL]
+    print(f"seed {seed}: Icelandic {icelandic['before']} before, {icelandic['after']} after")
+    assert icelandic["after"] >= 2 * icelandic["before"]

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "crossling"
 ORDER = [
     "core", "bundled", "synthetic", "corpora", "ingest", "tasks", "cleaning", "sampling", "vocabulary", "data", "model",
     "objectives", "train", "recipes", "inference", "finetune", "evaluate", "mteb", "pretraining", "report", "planning",
-    "audit", "export", "distill", "demo", "lab", "bench", "cli", "__main__",
+    "audit", "export", "distill", "adapt", "demo", "lab", "bench", "cli", "__main__",
 ]  # fmt: skip
 # (package, earlier package that it must not import): models know nothing of text, evaluation nothing of training.
 FORBIDDEN = {("model", package) for package in ("corpora", "cleaning", "sampling", "vocabulary", "data")} | {

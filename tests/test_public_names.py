@@ -35,6 +35,7 @@ NAMES = [
     ),
     *("ClassificationExample", "MinedPair", "QAExample", "TaggingExample"),
     *(
+        "adapt",
         "align",
         "attention_map",
         "audit",
@@ -56,8 +57,7 @@ NAMES = [
 PACKAGES = [
     *("crossling.audit", "crossling.bench", "crossling.synthetic", "crossling.report.report", "crossling.export"),
     *("crossling.finetune", "crossling.planning", "crossling.inference.load", "crossling.demo", "crossling.lab"),
-    "crossling.distill",
-    "crossling.ingest.ingest",
+    *("crossling.distill", "crossling.ingest.ingest", "crossling.adapt.adapt"),
 ]
 
 

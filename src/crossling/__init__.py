@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 
 if _TYPE_CHECKING:
     from crossling import recipes as recipes
+    from crossling.adapt import adapt as adapt
     from crossling.audit import audit as audit
     from crossling.bench import bench as bench
     from crossling.cleaning.check import check as check
@@ -118,6 +119,7 @@ _HOMES = {
     "TunedModel": "finetune.tuned_model",
     "Vocabulary": "vocabulary.vocabulary",
     "XLCo": "objectives.contrastive",
+    "adapt": "adapt",
     "align": "inference.align_file",
     "attention_map": "inference.attention_map",
     "audit": "audit",

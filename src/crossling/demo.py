@@ -1,7 +1,8 @@
-"""The whole pipeline on synthetic languages: corpora, vocabulary, shards, two models, scores, a report page.
+"""The whole pipeline on synthetic languages, then a real language: two models, an adapted one, scores, a report page.
 
 The two models train for the same number of steps and tokens: XLM-E with contrastive learning, and the same without
-bitext. Everything follows from the seed. Finished parts are not repeated.
+bitext. Then the bundled model is adapted to Icelandic, which it does not know. Everything follows from the seed.
+Finished parts are not repeated.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from crossling import recipes
+from crossling import bundled, recipes
+from crossling.adapt.adapt import Adaptation, adapt
+from crossling.adapt.held_out_scores import KEPT, NEW, RETRIEVAL, mean_change
+from crossling.adapt.replay_sample import read_icelandic
 from crossling.core.errors import BadInput
 from crossling.core.files import write_json
 from crossling.core.locks import output_lock
@@ -43,16 +48,20 @@ SENTENCES = 20_000  # of the largest language
 VOCABULARY_SIZE = 4000
 STEPS = 200
 WITH, WITHOUT = "with-bitext", "without-bitext"
+ADAPTED, ADAPT_STEPS = "adapted-to-icelandic", 80  # two minutes on two cores
 SHOWN_PAIR = "qaa", "qac"  # unrelated languages in the same script, readable on every screen
 
 
-def demo(out: str | os.PathLike[str], seed: int = 0, steps: int = STEPS) -> list[ScoreRow]:
-    """Run the whole pipeline on six synthetic languages.
+def demo(
+    out: str | os.PathLike[str], seed: int = 0, steps: int = STEPS, adapt_steps: int = ADAPT_STEPS
+) -> list[ScoreRow]:
+    """Run the whole pipeline on six synthetic languages, then adapt the bundled model to Icelandic.
 
     Args:
         out: Folder to write. It ends with `report.html` and `scores.jsonl`.
         seed: Seed of the languages and of training.
         steps: Training steps of each model.
+        adapt_steps: Training steps of the adaptation.
 
     Returns:
         The score rows of both models.
@@ -74,10 +83,13 @@ def demo(out: str | os.PathLike[str], seed: int = 0, steps: int = STEPS) -> list
             pretrain(recipe, shards, out / name, probe=probe, probe_every=20)
             rows += evaluate(load(out / name), ["tatoeba", "word-alignment"], data, out / name)
         scores.add_scores(out / "scores.jsonl", rows)
+        adaptation = adapt_bundled(out, seed, adapt_steps)
         minutes = (time.monotonic() - started) / 60
         page = _page_text(shards, out, seed, minutes) | showcase_examples(out / WITH, data, SHOWN_PAIR)
+        if adaptation is not None:
+            page["facts"] = {**page["facts"], **_adaptation_facts(adaptation)}
         write_json(out / "showcase.json", page)
-        report([out], out / "report.html")
+        report([out, *([out / ADAPTED] if adaptation else [])], out / "report.html")
     return rows
 
 
@@ -125,6 +137,30 @@ def demo_recipes(shards: Shards, seed: int = 0, steps: int = STEPS) -> dict[str,
     }
 
 
+def adapt_bundled(out: Path, seed: int, steps: int) -> Adaptation | None:
+    """Adapt the bundled model to Icelandic, by the pairs in the package. None without a bundled model."""
+    if not (bundled.FOLDER / "config.json").is_file():
+        return None
+    file = out / "files" / "tatoeba.en-is.tsv"
+    if not file.is_file():
+        file.parent.mkdir(exist_ok=True)
+        text = "".join(f"{english}\t{icelandic}\n" for english, icelandic in read_icelandic())
+        file.write_text(text, encoding="utf-8", newline="\n")
+    return adapt(bundled.NAME, out / ADAPTED, pairs=file, seed=seed, set=[f"steps={steps}"])
+
+
+def _adaptation_facts(adaptation: Adaptation) -> dict[str, str]:
+    """Return lines for the page: retrieval before and after, of Icelandic and of the other languages."""
+    facts = {}
+    for role, name in ((NEW, "Icelandic"), (KEPT, "other languages")):
+        change = mean_change(adaptation.changes, RETRIEVAL, role)
+        if change is not None:
+            facts[f"bundled model adapted to Icelandic, retrieval in {name}"] = (
+                f"{change.before:.1f}% before, {change.after:.1f}% after, on {change.examples:,} held-out pairs"
+            )
+    return facts
+
+
 def _prepare_shards(out: Path, seed: int) -> Shards:
     """Generate six languages and make their vocabulary and shards, unless they exist."""
     card = out / "synth" / "synthetic.json"
@@ -146,7 +182,7 @@ def _retrieval_probe(shards: Shards, data: Path) -> Probe:
     return lambda net: {"retrieval among 100 sentences": retrieval(net)["retrieval"]}
 
 
-def _page_text(shards: Shards, out: Path, seed: int, minutes: float) -> dict[str, object]:
+def _page_text(shards: Shards, out: Path, seed: int, minutes: float) -> dict[str, Any]:
     languages = ", ".join(shards.manifest["text"])
     last = json.loads((out / WITH / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     sentences = len(read_tatoeba(out / "synth" / "data")[0].first.sentences)

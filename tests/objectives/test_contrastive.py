@@ -41,7 +41,8 @@ class SlowXLCo:
         pooled = states[0] if self.objective.pooling == "cls" else states.sum(0) / len(ids)
         prefixes = []
         for width in self.widths(len(pooled)):
-            vector = projection.weight.double()[:width, :width] @ pooled[:width]
+            is_linear = self.objective.projection != "identity"
+            vector = projection.weight.double()[:width, :width] @ pooled[:width] if is_linear else pooled.double()
             prefixes.append(vector / vector.pow(2).sum().sqrt() if self.objective.normalize else vector)
         return torch.cat(prefixes)
 
@@ -135,6 +136,7 @@ def assert_queues_are_equal(net: Network, expected: SlowXLCo) -> None:
         (replace(QUEUE, queue=29, symmetric=True, layer=3), "pre"),
         (replace(EQUATION_6, matryoshka="4,8", symmetric=True, normalize=True, temperature=0.1), "post"),
         (replace(QUEUE, matryoshka="4", pooling="mean", normalize=True), "pre"),
+        (replace(EQUATION_6, projection="identity", pooling="mean", normalize=True, symmetric=True), "pre"),
     ],
     ids=[
         "equation 6",
@@ -150,6 +152,7 @@ def assert_queues_are_equal(net: Network, expected: SlowXLCo) -> None:
         "queue of several steps, symmetric, pre-norm last layer",
         "matryoshka in the batch",
         "matryoshka with queue and momentum",
+        "without a projection",
     ],
 )
 def test_whole_steps_equal_the_equations_in_value_and_gradient(objective: XLCo, norm: str) -> None:

@@ -37,6 +37,7 @@ OBJECTIVES = {
     "pair_denoising": PairDenoising(),
     "distillation": Distillation(width=6),
     "in the batch": XLCo(queue=0, momentum=0.0, mixup=False, pooling="mean", symmetric=True),
+    "identity": XLCo(queue=0, momentum=0.0, mixup=False, pooling="mean", projection="identity"),
     "queue": replace(XLCo(), queue=8, mixup=True),
 }
 

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Annotated, Any, NoReturn
 
@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from crossling import __version__
+from crossling.cli.adapt_command import adapt
 from crossling.cli.data_commands import check, clean, ingest, synth, tokenize, vocab
 from crossling.cli.distill_command import distill
 from crossling.cli.evaluate_commands import evaluate, report
@@ -35,6 +36,7 @@ GROUPS: dict[str, dict[Callable[..., None], str]] = {
         tokenize: "Turn text into token shards. Resumable.",
     },
     "Train": {
+        adapt: "Adapt an encoder to new languages, from your files.",
         plan: "Show sampling, epochs, memory, FLOPs and time. No training.",
         pretrain: "Pre-train a model, or adapt one with --init. Resumable.",
         finetune: "Fine-tune a model for a task or for translation.",
@@ -81,7 +83,7 @@ class PlainHelpCommand(TyperCommand):
         """Parse the command line. Add to an error what the missing option is, or the setting that was meant."""
         given = list(args)
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, list(_repeat_options(self, args)))
         except Exception as error:  # of click, which typer may bundle under another name
             hint = _usage_hint(self, error, given)
             if hint:
@@ -101,6 +103,18 @@ class PlainHelpCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl([(re.sub(r" <.*>", "", name), text) for name, text in records])
+
+
+def _repeat_options(command: TyperCommand, words: list[str]) -> Iterator[str]:
+    """Yield the words with an option before each of its files: `--text a b` as `--text a --text b`."""
+    options = {name for parameter in command.params if parameter.metavar == "FILES" for name in parameter.opts}
+    option = ""
+    for before, word in pairwise(["", *words]):
+        if word.startswith("-"):
+            option = word if word in options else ""
+        elif option and before != option:
+            yield option
+        yield word
 
 
 def _usage_hint(command: TyperCommand, error: Exception, given: list[str]) -> str:

@@ -182,6 +182,7 @@ def vocab(
     ] = None,
     from_: Annotated[str | None, option("MODEL", "Reuse the vocabulary of a folder or model.", "--from")] = None,
     extend: Annotated[bool, flag("--extend", "Add entries for these corpora.")] = False,
+    focus: Annotated[str | None, option("LL,LL", "With --extend: add entries for these languages only.")] = None,
     trim: Annotated[bool, flag("--trim", "Keep only the entries that these corpora use.")] = False,
     alpha: Annotated[float, option("A", "Exponent that smooths the proportions of languages.")] = 0.5,
     beta: Annotated[float, option("B", "Exponent of the proportions in vocap.")] = 0.7,
@@ -215,6 +216,7 @@ def vocab(
         workers=workers,
         from_=from_,
         extend=extend,
+        focus=focus.split(",") if focus else (),
         trim=trim,
         share=_parse_share(share),
     )

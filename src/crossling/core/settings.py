@@ -169,6 +169,15 @@ def assign(value: T, assignment: str, aliases: Mapping[str, str] | None = None) 
     return changed
 
 
+def parse_value(cls: type, name: str, text: str) -> Any:
+    """Return the value of one setting of a dataclass, given as text.
+
+    Raises:
+        BadInput: The value has another type.
+    """
+    return _parse(_types(cls)[name], text, name)
+
+
 def alias_hint(settings: DataclassInstance, key: str, text: str, aliases: Mapping[str, str]) -> str | None:
     """Return which setting to use for a conventional name, or None if it is a setting here or unknown.
 

@@ -169,9 +169,8 @@ class StepWork:
 
     def pin_memory(self) -> StepWork:
         """Return a copy in pinned memory. DataLoader calls this, so that copies to the GPU overlap with computation."""
-        pinned = [
-            (name, {key: values.pin_memory() for key, values in batch.items()}) for name, batch in self.micro_batches
-        ]
+        works = self.micro_batches
+        pinned = [(name, {key: values.pin_memory() for key, values in batch.items()}) for name, batch in works]
         return replace(self, micro_batches=pinned)
 
 

@@ -166,7 +166,7 @@ def _evaluate_training_free(
         ),
         FLORES: lambda languages: evaluate_flores(encoder, data, languages, pooling, request.dimensions),
         RETRIEVAL: lambda _: evaluate_own_pairs(
-            encoder, read_own_pairs(data, request.languages), pooling, request.dimensions
+            encoder, [read_own_pairs(data, request.languages)], pooling, request.dimensions
         ),
         "bucc2018": lambda languages: evaluate_bucc(encoder, data, layers, languages, pooling),
         "word-alignment": lambda languages: evaluate_word_alignment(encoder, data, languages, request.methods),

@@ -89,15 +89,16 @@ def evaluate_flores(
 
 
 def evaluate_own_pairs(
-    encoder: Encoder, own: OwnPairs, pooling: str = "auto", dimensions: Sequence[int] = ()
+    encoder: Encoder, own: Sequence[OwnPairs], pooling: str = "auto", dimensions: Sequence[int] = ()
 ) -> Iterator[TaskResult]:
     """Yield the results of the sentence pairs of a user in both directions, as `evaluate_tatoeba`."""
-    first, second = (
-        RetrievalSide(language, [row[side] for row in own.rows]) for side, language in enumerate(own.languages)
-    )
-    return _evaluate_pairs(
-        encoder, [RetrievalPair(first, second)], RETRIEVAL, pooling, plug_in=False, dimensions=dimensions
-    )
+    pairs = [
+        RetrievalPair(
+            *(RetrievalSide(language, [row[side] for row in each.rows]) for side, language in enumerate(each.languages))
+        )
+        for each in own
+    ]
+    return _evaluate_pairs(encoder, pairs, RETRIEVAL, pooling, plug_in=False, dimensions=dimensions)
 
 
 def _evaluate_pairs(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TokenTable = Literal["shared", "gdes", "untied"]  # of generator and discriminator
 Architecture = Literal["crossling", "native"]
-RECIPE_ONLY = ("generator_layers", "token_table", "architecture", "native")  # no settings of CrosslingConfig
+RECIPE_ONLY = ("generator_layers", "token_table", "architecture", "native", "lora")  # no settings of CrosslingConfig
 LATER_SETTINGS = ("activation", "biases", "first_norm", "position", "rope_theta")  # None in earlier recipes
 
 # Settings that CrosslingConfig calls by the name of Hugging Face.
@@ -76,6 +76,8 @@ class ModelShape:
         architecture: With `--init`: convert the model to crossling's architecture (`crossling`), or train it in its own
             (`native`). [default: `crossling` where the conversion is exact]
         native: Configuration of the Hugging Face encoder of a native run, as JSON. The initialization sets it.
+        lora: Train LoRA matrices of this rank in place of the weights of the layers, in a native run. Needs the extra
+            `lora`.
 
     Example:
         >>> shape = crossling.ModelShape(layers=6, width=384, heads=6, feed_forward=1536)
@@ -108,6 +110,7 @@ class ModelShape:
     universal_layer: int | None = None
     architecture: Architecture | None = None
     native: str | None = None
+    lora: Annotated[int | None, Bounds(at_least=1)] = None
 
     def to_config(self, vocab_size: int) -> CrosslingConfig:
         """Return the configuration of the encoder for a vocabulary of this size."""
@@ -120,6 +123,8 @@ class ModelShape:
         """Yield contradictions of the settings, each as a message."""
         if self.architecture == "native" and self.native is None:
             yield "model.architecture=native keeps the architecture of a Hugging Face encoder. Give one as init."
+        if self.lora and self.native is None:
+            yield "model.lora is for Hugging Face encoders in their own architecture. Omit it."
         if self.cross_query and not self.cross_attention:
             yield "model.cross_query is that of cross-attention. Set model.cross_attention=true, or omit it."
         if self.rope_theta and self.position != "rotary":

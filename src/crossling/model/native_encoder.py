@@ -70,7 +70,8 @@ class NativeEncoder(nn.Module):
     def dense_weights(self) -> dict[str, Tensor]:
         """Return all parameters by name, with the token table as one tensor if it is the sum of two."""
         table = f"model.{find_name(self.model, self.model.get_input_embeddings())}.weight"
-        return {**dict(self.named_parameters()), table: self.embeddings.tokens.weight}
+        weights = {plain_name(name): weight for name, weight in self.named_parameters() if ".lora_" not in name}
+        return {**weights, table: self.embeddings.tokens.weight}
 
     def forward(
         self,
@@ -200,8 +201,14 @@ def copy_weights(target: nn.Module, source: Mapping[str, Tensor], skip: Iterable
     """Copy all parameters and buffers of the same name and shape, but not those that are one of `skip`."""
     skipped = {id(values) for values in skip}
     for name, values in (*target.named_parameters(), *target.named_buffers()):
-        if name in source and values.shape == source[name].shape and id(values) not in skipped:
-            values.copy_(source[name])
+        own = plain_name(name)
+        if own in source and values.shape == source[own].shape and id(values) not in skipped:
+            values.copy_(source[own])
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a weight without the layer in which peft wraps it."""
+    return name.replace(".base_layer.", ".")
 
 
 def has_lm_head(model: PreTrainedModel) -> bool:

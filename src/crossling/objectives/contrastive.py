@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -73,6 +73,8 @@ class XLCo(PretrainingObjective):
         length: Longest sequence in tokens, both sides together.
         weight: Weight of the mean loss.
         matryoshka: Widths of prefixes of the vectors that are trained too, as `64,128,256`. [default: none]
+        projection: Compare vectors after a new linear layer (`linear`), which is not exported, or the pooled states
+            themselves (`identity`), to adapt an encoder whose vectors are good already. [default: linear]
 
     Example:
         >>> objective = crossling.XLCo(pairs=256, queue=4096)
@@ -95,6 +97,7 @@ class XLCo(PretrainingObjective):
     length: Annotated[int, Bounds(at_least=LENGTH_MULTIPLE)] = 512
     weight: Annotated[float, AT_LEAST_0] = 1.0
     matryoshka: str | None = None
+    projection: Literal["linear", "identity"] | None = None
 
     @classmethod
     def sized_like(cls, tokens: int, length: int) -> Self:
@@ -141,6 +144,8 @@ class XLCo(PretrainingObjective):
 
     def problems(self, name: str) -> Iterator[str]:
         yield from masking_problems(name, self.keep, self.random)
+        if self.projection == "identity" and (self.matryoshka or self.momentum):
+            yield f"{name}.projection=identity: not with {name}.matryoshka or {name}.momentum. Omit one of them."
         try:
             self.widths(0)
         except BadInput as problem:
@@ -160,6 +165,8 @@ class XLCo(PretrainingObjective):
         from crossling.objectives.momentum import KeyQueue, build_key_encoder
 
         def projection() -> nn.Module:
+            if self.projection == "identity":
+                return nn.Identity()
             linear = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size, bias=False)
             init_weights(linear, encoder.config.initializer_range)
             return linear

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,6 +38,10 @@ def _build(shape: ModelShape, objectives: tuple[PretrainingObjective, ...], voca
     else:
         config = load_config(shape.native, vocabulary_size)
         encoder = NativeEncoder(build_model(config), shape.to_config(config.vocab_size))
+        if shape.lora:
+            from crossling.model.lora import add_lora
+
+            add_lora(encoder, shape.lora, json.loads(shape.native)["tokens"])
     parts: dict[str, torch.nn.Module] = {}
     for objective in objectives:
         for name, build in objective.modules(encoder, shape).items():
@@ -56,6 +61,10 @@ def load_run(path: Path) -> Network:
             ids = special.pad, special.bos, special.eos
             part.config.pad_token_id, part.config.bos_token_id, part.config.eos_token_id = ids
     checkpoint.load_weights(saved, net)
+    if recipe.model.lora:
+        from crossling.model.lora import merge_lora
+
+        merge_lora(net.encoder)
     return net
 
 

@@ -230,9 +230,7 @@ class Recipe:
             >>> crossling.recipes.xlm_e("base").set(["trtd=off", "mrtd.lambda=25"])
         """
         if isinstance(assignments, str):
-            raise BadInput(
-                f"set: found the string {settings.shorten(assignments)!r}. Give a list of key=value strings."
-            )
+            raise BadInput(f"set: found the string {settings.shorten(assignments)!r}. Give a list of settings.")
         recipe, known = self, self.objectives
         for assignment in assignments:
             key = assignment.partition("=")[0]

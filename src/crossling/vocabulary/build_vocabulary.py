@@ -15,6 +15,7 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.jobs import Share
 from crossling.core.locks import lock_file, output_lock
 from crossling.corpora.corpus import Corpora, open_corpora
+from crossling.corpora.languages import canonical_code
 from crossling.vocabulary import text_normalization, vocap
 from crossling.vocabulary.fast_vocabulary import FastVocabulary
 from crossling.vocabulary.open_vocabulary import open_vocabulary
@@ -27,6 +28,7 @@ from crossling.vocabulary.text_sample import (
 )
 from crossling.vocabulary.vocabulary import SPECIAL, Vocabulary, check_vocabulary_folder, read_report
 
+EXTENSION_CHARACTERS = 5_000_000  # of the sample that new subwords are trained on
 ALLOCATIONS = ("joint", "vocap")
 CACHE = ".vocap"  # folder beside the vocabulary with the curves of each language
 
@@ -45,6 +47,7 @@ def vocab(
     workers: int = 2,
     from_: str | os.PathLike[str] | None = None,
     extend: bool = False,
+    focus: Sequence[str] = (),
     trim: bool = False,
 ) -> Vocabulary | FastVocabulary: ...
 
@@ -63,6 +66,7 @@ def vocab(
     workers: int = 2,
     from_: str | os.PathLike[str] | None = None,
     extend: bool = False,
+    focus: Sequence[str] = (),
     trim: bool = False,
     share: Share | None,
 ) -> Vocabulary | FastVocabulary | None: ...
@@ -81,6 +85,7 @@ def vocab(
     workers: int = 2,
     from_: str | os.PathLike[str] | None = None,
     extend: bool = False,
+    focus: Sequence[str] = (),
     trim: bool = False,
     share: Share | None = None,
 ) -> Vocabulary | FastVocabulary | None:
@@ -98,10 +103,12 @@ def vocab(
         allocate: "joint" trains one vocabulary on all languages [default]. "vocap" allocates vocabulary capacity to
             each language by its average log probability.
         beta: Exponent of the language proportion in VoCap.
-        characters: Size of the training sample [default: 40 million; for VoCap 1,250 for each entry if that is more].
+        characters: Size of the training sample [default: 40 million; for VoCap 1,250 for each entry if that is more; to
+            extend 5 million].
         workers: Processes that read text, then threads (VoCap: processes) that train.
         from_: Vocabulary folder, run folder, Hugging Face folder or name on the hub to start from (option `--from`).
         extend: Add subwords for these corpora to `from_`, up to `size`.
+        focus: With `extend`, add subwords of these languages only. [default: of all languages of the corpora]
         trim: Keep only the subwords of `from_` that these corpora use, at most `size`.
         share: Read only this share of the text. All machines use the same `out`; the last one to finish trains.
 
@@ -120,11 +127,14 @@ def vocab(
     out.parent.mkdir(parents=True, exist_ok=True)
     if characters is None:
         characters = max(SAMPLE_CHARACTERS, CHARACTERS_PER_ENTRY * (size or 0) if allocate == "vocap" else 0)
+        characters = EXTENSION_CHARACTERS if extend else characters
     _check_numbers(alpha, beta, characters)
     _check_options(size, allocate, from_, extend=extend, trim=trim)
+    focus = _check_focus(focus, corpora, extend)
     settings = {
         **{"size": size, "alpha": alpha, "seed": seed, "allocate": allocate or "joint", "beta": beta},
         **{"characters": characters, "from": str(from_) if from_ else None, "extend": extend, "trim": trim},
+        **({"focus": [*focus]} if focus else {}),
     }
     _check_earlier(out, settings)
     with output_lock(out, share.label if share else ""):
@@ -147,9 +157,8 @@ def vocab(
                 vocabulary = base
             elif base is not None and extend:
                 clusters = sample.unnormalized_clusters
-                vocabulary = reuse_vocabulary.extend(
-                    base, sample.all_lines(), entries, threads=workers, clusters=clusters
-                )
+                new_lines = sample.lines_of(focus)
+                vocabulary = reuse_vocabulary.extend(base, new_lines, entries, threads=workers, clusters=clusters)
             elif base is not None:
                 vocabulary = reuse_vocabulary.trim(base, sample.token_counts, size) if trim else base
             elif allocate != "vocap":
@@ -206,6 +215,17 @@ def _check_numbers(alpha: float, beta: float, characters: int) -> None:
         raise BadInput(f"beta={beta}: expected a number of at least 0 (uniform).")
     if characters < 1:
         raise BadInput(f"characters={characters}: expected a number of at least 1.")
+
+
+def _check_focus(focus: Sequence[str], corpora: Corpora, is_extended: bool) -> list[str]:
+    """Return the canonical codes of the languages in focus."""
+    codes = [canonical_code(code) for code in focus]
+    if codes and not is_extended:
+        raise BadInput(f"focus={','.join(codes)}: only to extend a vocabulary. Set extend, or omit it.")
+    for code in codes:
+        if code not in corpora.languages:
+            raise BadInput(f"focus={code}: {corpora.path} has no text of it{suggestion(code, corpora.languages)}")
+    return codes
 
 
 def _check_options(

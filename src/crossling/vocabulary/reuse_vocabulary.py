@@ -21,6 +21,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from crossling.bundled import resolve_model
 from crossling.core.errors import BadInput, first_line
 from crossling.core.hub import TOKENIZER_FILES, get_model_folder, quiet_transformers
+from crossling.core.progress import print_status
 from crossling.vocabulary import text_normalization, unigram
 from crossling.vocabulary.unigram import SubwordScores
 from crossling.vocabulary.vocabulary import SPECIAL, UNK, Vocabulary, check_special_tokens
@@ -134,10 +135,15 @@ def extend(
 
 
 def _train_candidates(old: Vocabulary, lines: Sequence[str], number: int, threads: int) -> SubwordScores:
-    """Train a vocabulary of the lines alone that has at least `number` subwords beside the old ones, not many more."""
+    """Train a vocabulary of the lines alone that has at least `number` subwords beside the old ones.
+
+    Most of its subwords may be old ones. At first their number is taken to be that of the old subwords in use, so that
+    one training is usually enough: SentencePiece takes nearly as long for a small vocabulary as for a large one.
+    """
     text = old.normalize(lines)
-    size = number
+    size = number + int(np.count_nonzero(old.count_tokens(lines)))
     while True:
+        print_status(f"vocabulary: training {size:,} candidates on {sum(map(len, text)):,} characters")
         try:
             trained = unigram.train(text, size, threads, at_most=True)
         except unigram.UnattainableSize:  # too small for its characters, most of which are known already
@@ -149,7 +155,7 @@ def _train_candidates(old: Vocabulary, lines: Sequence[str], number: int, thread
             raise BadInput(
                 f"the text yields {len(new)} new subwords. Give size {old.size + len(new)} or less, or more text."
             )
-        size += max(number - len(new), size // 4)
+        size += max(2 * (number - len(new)), size // 2)
 
 
 # ---- trim ----------------------------------------------------------------------------------------------------

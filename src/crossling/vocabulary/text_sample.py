@@ -77,7 +77,12 @@ class TextSample:
 
     def all_lines(self) -> list[str]:
         """Return the lines of all languages in one list."""
-        return [line for lines in self.lines.values() for line in lines]
+        return self.lines_of(())
+
+    def lines_of(self, languages: Iterable[str]) -> list[str]:
+        """Return the lines of some languages in one list. None stands for all."""
+        chosen = {*languages} or self.lines.keys()
+        return [line for language, lines in self.lines.items() if language in chosen for line in lines]
 
 
 def sample_corpora(

