@@ -24,7 +24,7 @@ from crossling.vocabulary.build_vocabulary import vocab
 
 EPOCHS = 10  # passes over the sentences by default
 STEPS = (200, 20_000)  # fewest and most by default
-VOCABULARY_SIZES = (16_000, 8_000, 4_000, 2_000, 1_000, 500)  # the largest that the text allows
+VOCABULARY_SIZES = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 250, 120, 60)  # the largest that the text allows
 NEW, TRIM = "new", "trim"
 CUT_LR = 5e-4  # peak learning rate of a student that has layers of the teacher
 TOKENS_PER_WORD = 1.5  # of a new vocabulary, for estimates
