@@ -11,7 +11,7 @@ import pytest
 
 from crossling import cli
 from crossling.data.shards import Shards
-from tests.known_cpu_speed import SPEED
+from tests.known_cpu_speed import _known_cpu_speed  # noqa: F401 - a fixture
 
 SMALL = [
     *("--size", "tiny", "--set", "steps=2", "--set", "model.layers=1", "--set", "model.width=16"),
@@ -30,12 +30,6 @@ class Completed:
 
 
 Command = Callable[..., Completed]
-
-
-@pytest.fixture(autouse=True)
-def _known_cpu_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let plans of these tests measure nothing."""
-    monkeypatch.setattr("crossling.planning.cpu_speed.cpu_speed", lambda *_: SPEED)
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path, monkeypatc
     assert speed_of(get_recipe("xlm_e", "tiny")) == SPEED
 
 
-def test_of_a_large_network_a_part_is_measured(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_of_a_large_network_is_timed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Recipe, int]] = []
 
     def store(recipe: Recipe, vocabulary: int) -> module.CpuSpeed:
@@ -94,7 +94,7 @@ def test_of_a_large_network_a_part_is_measured(cache: Path, monkeypatch: pytest.
     assert cache.is_dir()
 
 
-def test_every_recipe_can_be_measured(cache: Path) -> None:
+def test_every_recipe_can_be_timed(cache: Path) -> None:
     """With its own objectives, and text and pairs in turn."""
     for name in ("infoxlm", "veco"):
         small = get_recipe(name, "tiny")
@@ -108,7 +108,7 @@ def test_every_recipe_can_be_measured(cache: Path) -> None:
 # ---- plan ---------------------------------------------------------------------------------------------------
 
 
-def test_plan_states_the_cpu_and_that_it_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_states_the_cpu_and_how_its_speed_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*GPU")

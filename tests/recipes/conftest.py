@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.known_cpu_speed import SPEED
+from tests.known_cpu_speed import _known_cpu_speed  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from crossling.vocabulary.vocabulary import Vocabulary
 
 Folder = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def _known_cpu_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let plans of these tests measure nothing."""
-    monkeypatch.setattr("crossling.planning.cpu_speed.cpu_speed", lambda *_: SPEED)
 
 
 @pytest.fixture(scope="session")

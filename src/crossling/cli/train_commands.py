@@ -307,12 +307,15 @@ def _key_and_value(assignment: str) -> tuple[str, str]:
 
 
 def export(
-    run: Annotated[str, argument("RUN", "Folder made by crossling pretrain; with --onnx or --push any encoder.")],
+    run: Annotated[str, argument("RUN", "Run of crossling pretrain; with --trim, --onnx or --push any encoder.")],
     out: Out,
     standalone: Annotated[bool, flag("--standalone", "Add the model code, to load without crossling.")] = False,
     as_: Annotated[str, option("FAMILY", "crossling, or xlm-roberta for a model of its shape.", "--as")] = "crossling",
-    precision: Annotated[str, option("DTYPE", "Weights in the file: single, half or int8.")] = "single",
+    precision: Annotated[
+        str | None, option("DTYPE", "Weights in the file: single, half or int8. [default: single]")
+    ] = None,
     layers: Annotated[int | None, option("N", "Keep the encoder up to layer N: no head, no generator.")] = None,
+    trim: Annotated[str | None, option("CORPORA", "Keep only the vocabulary entries that these corpora use.")] = None,
     onnx: Annotated[str | None, option("KIND", "Add ONNX files: fp32, int8 or both.")] = None,
     push: Annotated[str | None, option("USER/NAME", "Upload the folder to the Hugging Face hub.", "--push")] = None,
     private: Annotated[bool, flag("--private", "Create a private repository.")] = False,
@@ -325,10 +328,12 @@ def export(
     Example: crossling export run -o exported --standalone
 
     A small file: crossling export run -o exported --precision int8 --layers 6
+
+    An encoder for two languages: crossling export xlm-roberta-base --trim corpora --precision half -o small
     """
     if private and push is None:
         raise BadInput("--private: there is no repository. Add --push USER/NAME.")
-    if onnx is None and push is None:
+    if (onnx, push, trim) == (None, None, None):
         check_folder(Path(run), "Give a folder that crossling pretrain wrote.")
     else:
         check_model(run)
@@ -339,12 +344,19 @@ def export(
         as_=as_,
         precision=precision,
         layers=layers,
+        trim=trim,
         onnx=onnx,
         push=push,
         private=private,
         license=license_,
     )
     print(written)
+    if trim is not None:
+        before, after = (read_json(written / "export.json")["trimmed"][when] for when in ("before", "after"))
+        print_status(
+            f"Kept {after['entries']:,} of {before['entries']:,} vocabulary entries,"
+            f" {after['parameters']:,} of {before['parameters']:,} parameters."
+        )
     if push is not None:
         print_status(f"Uploaded the folder to {push} on the Hugging Face hub.")
     for check in read_json(written / "export.json")["onnx"]:

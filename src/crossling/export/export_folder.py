@@ -28,7 +28,7 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 
 from crossling import bundled
 from crossling.core.errors import BadInput, suggestion
-from crossling.core.files import atomic_folder, write_json
+from crossling.core.files import atomic_folder, read_json, write_json
 from crossling.core.folder_kinds import kind_note
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder, quiet_transformers
 from crossling.core.locks import output_lock
@@ -38,6 +38,7 @@ from crossling.export.model_copy import EXPORT_INFO, copy_model_folder
 from crossling.export.onnx_files import add_onnx, check_onnx
 from crossling.export.publish import check_license, check_login, set_license, upload
 from crossling.export.standalone import AUTO_MAP, collect_sources
+from crossling.export.trim_folder import trim_folder
 from crossling.inference.sentence_head import HEAD_FILES
 from crossling.model.config import CrosslingConfig
 from crossling.model.convert import to_huggingface
@@ -65,28 +66,31 @@ def export(
     *,
     standalone: bool = False,
     as_: str = "crossling",
-    precision: str = "single",
+    precision: str | None = None,
     layers: int | None = None,
+    trim: str | os.PathLike[str] | None = None,
     onnx: str | None = None,
     push: str | None = None,
     private: bool = False,
     license: str | None = None,
 ) -> Path:
-    """Export a run at its latest checkpoint as a Hugging Face folder with a model card.
+    """Export a run at its latest checkpoint as a Hugging Face folder with a model card, or trim any encoder.
 
     The root is the encoder with its replaced token detection head, or else with its masked language modelling head, or
     without a head. Momentum encoder, queue and projection of the contrastive loss are not exported.
 
     Args:
-        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`. With `onnx` or `push` also any
-            Hugging Face encoder by folder or Hub name: its files are copied.
+        run: Run folder of `pretrain`, or one of its checkpoints, `RUN/checkpoints/STEP`. With `trim`, `onnx` or `push`
+            also any Hugging Face encoder by folder or Hub name, or `bundled`: its files are copied.
         out: Folder to write. It may contain an earlier export.
         standalone: Add the model code, so that transformers can load the folder without crossling.
         as_: Our own architecture (`crossling`), or `xlm-roberta` for a model that transformers knows without
             crossling. With a replaced token detection head it becomes ELECTRA's discriminator.
         precision: Precision of the weights in the file: `single` (fp32), `half` (fp16), or `int8` with about a quarter
-            of the size.
+            of the size [default: `single` for a run, as they are for another encoder].
         layers: Export the encoder up to this layer only, without head and generator [default: all layers].
+        trim: Keep only the vocabulary entries that these corpora use, or those of a vocabulary that
+            `vocab(..., trim=True)` made from this model.
         onnx: Add ONNX files to the folder: `fp32`, `int8` or `both`. Needs the extra `onnx`. Each file is run, and its
             sentence vectors are compared with those of torch.
         push: Upload the folder to this repository of the Hugging Face hub, `USER/NAME`. Create it if there is none.
@@ -104,17 +108,20 @@ def export(
         >>> import crossling as xl
         >>> xl.export("run", "exported", precision="half")
     """
-    out, precision = Path(out), PRECISION_ALIASES.get(precision, precision)
+    out, stored = Path(out), PRECISION_ALIASES.get(precision or "", precision)
+    precision = stored or PRECISIONS[0]
     _check_options(standalone, as_, precision, onnx)
     check_export_folder(out, "crossling export")
     is_run = run_of(run) is not None
-    if not is_run and (onnx, push) == (None, None):
+    if not is_run and (onnx, push, trim) == (None, None, None):
         raise BadInput(
             f"{run}: no recipe.json, so not a run folder{kind_note(Path(run))}. Give a folder that crossling pretrain"
-            " wrote. Other encoders are exported with onnx or push only."
+            " wrote. Other encoders are exported with trim, onnx or push only."
         )
-    if not is_run and (standalone, as_, precision, layers) != (False, "crossling", "single", None):
-        raise BadInput(f"{run}: not a run, so its files are copied as they are. Omit options other than onnx and push.")
+    allowed = (False, "crossling", None, stored if trim is not None else None)
+    if not is_run and (standalone, as_, layers, stored) != allowed:
+        others = "trim, precision, onnx and push" if trim is not None else "trim, onnx and push"
+        raise BadInput(f"{run}: not a run, so its files are copied. Omit options other than {others}.")
     if is_run:
         check_license(license, push)
     if push is not None:
@@ -128,23 +135,44 @@ def export(
                 "onnx": onnx,
                 "license": license,
             }
-            _export_run(Path(run), out, layers, options)
+            if trim is None:
+                _export_run(Path(run), out, layers, options)
+            else:
+                _trim_run(Path(run), out, layers, options, trim)
         else:
-            _copy_encoder(run, out, onnx, push, license)
+            _copy_encoder(run, out, onnx, push, license, trim=trim, precision=stored)
         if push is not None:
             upload(out, push, private)
     return out
 
 
 def _copy_encoder(
-    model: str | os.PathLike[str], out: Path, onnx: str | None, push: str | None, license: str | None
+    model: str | os.PathLike[str],
+    out: Path,
+    onnx: str | None,
+    push: str | None,
+    license: str | None,
+    *,
+    trim: str | os.PathLike[str] | None = None,
+    precision: str | None = None,
 ) -> None:
-    """Write a copy of an encoder's folder, with ONNX files and licence if requested."""
+    """Write a copy of an encoder's folder, trimmed, with ONNX files and licence if requested."""
     source = get_model_folder(bundled.resolve_model(model), TOKENIZER_FILES + WEIGHT_FILES + HEAD_FILES)
     with atomic_folder(out) as folder:
         info = copy_model_folder(source, folder)
+        if trim is not None:
+            info = {**info, "trimmed": trim_folder(folder, model, trim, precision)}
+            info |= {"precision": precision} if precision else {}
         set_license(folder, license, push)
         _finish(folder, {"source": Path(model).name, **info}, onnx)
+
+
+def _trim_run(run: Path, out: Path, layers: int | None, options: dict[str, Any], trim: str | os.PathLike[str]) -> None:
+    """Write a run as a folder with fewer vocabulary entries."""
+    with atomic_folder(out) as folder:
+        _export_run(run, folder, layers, {**options, "onnx": None})
+        info = {**read_json(folder / EXPORT_INFO), "trimmed": trim_folder(folder, run, trim, options["precision"])}
+        _finish(folder, info, options["onnx"])
 
 
 def _export_run(run: Path, out: Path, layers: int | None, options: dict[str, Any]) -> None:

@@ -233,7 +233,7 @@ class RunEstimate:
         return describe_hardware(self.accelerator, self.gpus)
 
     @property
-    def is_measured(self) -> bool:
+    def has_measured_speed(self) -> bool:
         """The throughput was measured on this machine, not predicted from runs on another."""
         return self.accelerator.is_cpu
 
@@ -247,7 +247,7 @@ class RunEstimate:
         is_cpu = self.accelerator.is_cpu
         return {
             "device": self.accelerator.name,
-            "is_measured": self.is_measured,
+            "is_measured": self.has_measured_speed,
             "gpu": None if is_cpu else self.accelerator.name,
             "gpus": 0 if is_cpu else self.gpus,
             "memory_gib": self.memory.gib,

@@ -117,7 +117,7 @@ def _estimate_facts(estimate: RunEstimate) -> dict[str, str]:
     where = "of main memory" if estimate.accelerator.is_cpu else "on each GPU"
     memory = f"{estimate.memory.gib:,.1f} GiB of {estimate.accelerator.memory_gib:,.0f} {where}{excess}{sharded}"
     waiting = f", of which {estimate.waiting:.0%} waiting for other GPUs" if estimate.gpus > 1 else ""
-    source = "measured here" if estimate.is_measured else "predicted from runs on an H200"
+    source = "measured here" if estimate.has_measured_speed else "predicted from runs on an H200"
     throughput = f"{format_count(estimate.tokens_per_second)} tokens/s{waiting} ({source})"
     return {"memory": memory, "time": f"{format_days(estimate.days)} on {estimate.hardware}, {throughput}"}
 

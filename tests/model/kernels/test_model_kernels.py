@@ -26,6 +26,11 @@ FORMS = [
 RELATIVE = pytest.param({}, {"absolute_positions": False}, id="relative", marks=on_gpu)
 
 
+MODERN = {
+    "position_embedding_type": "rotary", "hidden_act": "geglu", "biases": False, "first_norm": False, "norm": "pre",
+}  # fmt: skip
+
+
 def switch_kernels(monkeypatch: pytest.MonkeyPatch, uses_kernel: bool) -> None:
     for module in (attention, encoder, encoder_decoder):
         monkeypatch.setattr(module, "uses_attention_kernel", lambda *_: uses_kernel)
@@ -70,6 +75,30 @@ def test_encoder_with_kernels_equals_plain_torch(length: int, monkeypatch: pytes
         for value, repeated, recomputed in zip(first, same, again, strict=True):
             assert torch.equal(value, repeated)
             assert torch.equal(value, recomputed)
+
+
+@needs_kernels
+def test_kernel_with_rotary_positions_equals_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On packed rows, with gated feed-forward layers and no biases."""
+    torch.manual_seed(14)
+    config = CrosslingConfig(
+        hidden_size=32, intermediate_size=48, num_attention_heads=2, num_hidden_layers=1, vocab_size=20, dropout=0.0,
+        **MODERN,
+    )  # fmt: skip
+    net = CrosslingModel(config).to(DEVICE, DTYPE)
+    ids = torch.randint(20, (1, 24), device=DEVICE)
+    number = torch.ones_like(ids)
+    number[:, 10:] = 2
+    found = []
+    for uses_kernel in (True, False):
+        switch_kernels(monkeypatch, uses_kernel)
+        net.zero_grad()
+        hidden = net(ids, segments=number).last_hidden_state
+        hidden.float().cumsum(1).sin().sum().backward()
+        gradients = torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
+        found.append((hidden.detach(), gradients))
+    for value, reference in zip(*found, strict=True):
+        assert_near(value, reference)
 
 
 def make_encoder_decoder(options: dict[str, Any], changes: dict[str, Any]) -> CrosslingForConditionalGeneration:
