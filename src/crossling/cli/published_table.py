@@ -53,7 +53,7 @@ def _title(score: TaskScore, evaluation: str | None) -> str:
     from crossling.report.analysis import metric_title
 
     measure = score.measure
-    setting = measure.setting if measure.setting != "training-free" else None
+    setting = score.setting if measure.setting != "training-free" else None
     facts = filter(None, [evaluation, measure.direction, setting])
     return f"{measure.task}: {', '.join([metric_title(measure.metric), *facts])}, as published, {score.coverage}, %"
 

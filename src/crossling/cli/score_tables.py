@@ -18,12 +18,16 @@ Row = dict[str, Any]
 def print_by_language(rows: Sequence[Row]) -> None:
     """Print one table per task: every language, and the mean over the papers' list of languages."""
     from crossling.report.analysis import QA_MEAN, task_scores
+    from crossling.tasks.scores import SUPERVISED, describe_setting
 
     for task in dict.fromkeys(row["task"] for row in rows):
         scores = [score for score in task_scores(rows) if score.measure.task == task]
         own = [row for row in rows if row["task"] == task]
         columns = list(dict.fromkeys((row["metric"], row["protocol"]) for row in own))
-        table = Table("language", title=f"{task}, {own[0]['setting']}, %")
+        supervised = {row["language"] for row in own if row["setting"] == SUPERVISED}
+        settings = dict.fromkeys(row["setting"] for row in own if row["language"] not in supervised)
+        setting = describe_setting(", ".join(settings), {row["language"] for row in own}, supervised)
+        table = Table("language", title=f"{task}, {setting}, %")
         for metric, protocol in columns:
             table.add_column(f"{metric} ({protocol})", justify="right")
         for language, split in dict.fromkeys((row["language"], row.get("split", "test")) for row in own):

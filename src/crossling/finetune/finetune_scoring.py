@@ -29,7 +29,7 @@ from crossling.tasks.metrics import METRICS, Metric
 from crossling.tasks.parallel_examples import languages_with_translations, read_test_translations
 from crossling.tasks.predictions import ExamplePrediction, PartialResults
 from crossling.tasks.registry import get_dataset
-from crossling.tasks.scores import Score, ScoreRow
+from crossling.tasks.scores import SUPERVISED, ZERO_SHOT, Score, ScoreRow
 
 
 def evaluate_tuned(
@@ -254,7 +254,7 @@ class _TunedScoring:
             model=info.model,
             task=dataset.name,
             language=language,
-            setting=info.setting,
+            setting=SUPERVISED if info.setting == ZERO_SHOT and language == info.source_language else info.setting,
             seed=info.seed,
             split=split,
             trained_on=info.trained_on,

@@ -13,7 +13,15 @@ from statistics import fmean
 from typing import Any
 
 from crossling.evaluate.retrieval import LISTS, group_by_paper_list
-from crossling.tasks.scores import LOWER_IS_BETTER, ScoreRow, SeedStatistics
+from crossling.report.language_families import FAMILIES, family_order
+from crossling.tasks.scores import (
+    LOWER_IS_BETTER,
+    SUPERVISED,
+    ZERO_SHOT,
+    ScoreRow,
+    SeedStatistics,
+    describe_setting,
+)
 
 QA_MEAN = "f1 & exact_match"  # the mean of both is XTREME's score of question answering
 _XNLI = "en fr es de el bg ru tr ar vi th zh hi sw ur"
@@ -89,13 +97,12 @@ class Measure:
     def lower_is_better(self) -> bool:
         return self.metric in LOWER_IS_BETTER
 
-    @property
-    def description(self) -> str:
-        """All fields except the task, as text."""
+    def describe(self, setting: str) -> str:
+        """Return all fields except the task as text, with the setting in words."""
         better = " (lower is better)" if self.lower_is_better else ""
         facts: list[str | None] = [metric_title(self.metric) + better]
         facts += [self.protocol and f"protocol {self.protocol}"]
-        facts += [self.setting, f"{self.split} set", self.trained_on and f"trained on {self.trained_on}"]
+        facts += [setting, f"{self.split} set", self.trained_on and f"trained on {self.trained_on}"]
         facts += [self.selection and f"selected by {self.selection}", self.pooling and f"{self.pooling} pooling"]
         return ", ".join(filter(None, [*facts, self.direction]))
 
@@ -110,15 +117,21 @@ class TaskScore:
     intervals: dict[str, tuple[float, float]]  # 95% intervals of languages, mean over seeds
     seeds: SeedStatistics  # means over languages
     directions: int = 1  # number of retrieval directions that were averaged
+    supervised: frozenset[str] = frozenset()  # languages that the model was fine-tuned on
 
     @property
     def mean(self) -> float:
         return self.seeds.mean
 
     @property
+    def setting(self) -> str:
+        """The setting in words, such as `zero-shot except en`."""
+        return describe_setting(self.measure.setting, self.languages, self.supervised)
+
+    @property
     def description(self) -> str:
         """Conditions of the score, with its layer if there are several."""
-        return self.measure.description + (f", layer {self.layer}" if self.layer is not None else "")
+        return self.measure.describe(self.setting) + (f", layer {self.layer}" if self.layer is not None else "")
 
     @property
     def language_means(self) -> dict[str, float]:
@@ -174,6 +187,8 @@ def measure_from_row(row: ScoreRow, both_directions: bool = False) -> Measure:
     """Return the measure of a row of scores.jsonl; `both_directions` merges the directions of retrieval."""
     if str(row.get("protocol", "")).startswith("mteb"):  # MTEB's results do not state it
         row = {**row, "pooling": None}
+    if row.get("setting") == SUPERVISED:  # its languages are in one table with those of the zero-shot setting
+        row = {**row, "setting": ZERO_SHOT}
     direction = row.get("direction")
     if both_directions or direction not in ("en-xx", "xx-en"):  # pairs without English are named by their direction
         direction = None
@@ -260,6 +275,7 @@ def _score(measure: Measure, layer: int | None, rows: Sequence[ScoreRow]) -> Tas
         intervals=intervals,
         seeds=SeedStatistics(means),
         directions=directions,
+        supervised=frozenset(row["language"] for row in rows if row.get("setting") == SUPERVISED),
     )
 
 
@@ -283,6 +299,7 @@ def _qa_means(scores: Sequence[TaskScore]) -> list[TaskScore]:
                 languages=languages,
                 intervals={},
                 seeds=_average(score.seeds, other.seeds),
+                supervised=score.supervised,
             )
         )
     return means
@@ -292,28 +309,6 @@ def _average(first: SeedStatistics, second: SeedStatistics) -> SeedStatistics:
     return SeedStatistics(tuple((one + other) / 2 for one, other in zip(first.values, second.values, strict=False)))
 
 
-# XTREME's forty languages. Families are sorted by their number of Wikipedia articles as in XY-LENT's Figure 3 (§6.4).
-FAMILIES: dict[str, list[str]] = {
-    "Germanic": ["af", "de", "en", "nl"],
-    "Romance": ["es", "fr", "it", "pt"],
-    "Slavic": ["bg", "ru"],
-    "Afro-Asiatic": ["ar", "he"],
-    "Austro-Asiatic": ["vi"],
-    "Japonic": ["ja"],
-    "Sino-Tibetan": ["my", "zh"],
-    "Uralic": ["et", "fi", "hu"],
-    "Austronesian": ["id", "jv", "ms", "tl"],
-    "Isolates": ["eu", "ko"],
-    "Iranian": ["fa"],
-    "Turkic": ["kk", "tr"],
-    "Indo-Aryan": ["bn", "hi", "mr", "ur"],
-    "Dravidian": ["ml", "ta", "te"],
-    "Greek": ["el"],
-    "Kartvelian": ["ka"],
-    "Kra-Dai": ["th"],
-    "Niger-Congo": ["sw", "yo"],
-}
-_FAMILY = {code: family for family, codes in FAMILIES.items() for code in codes}
 TRAINING_DATA_GROUPS = ("text and bitext", "text only", "unseen")
 
 
@@ -324,12 +319,6 @@ class LanguageGroup:
     name: str
     languages: list[str]
     value: float
-
-
-def family_order(codes: Iterable[str]) -> list[str]:
-    """Sort languages by family. Languages without a known family come last."""
-    order = [*FAMILIES]
-    return sorted(codes, key=lambda code: (order.index(_FAMILY[code]) if code in _FAMILY else len(order), code))
 
 
 def group_by_family(values: Mapping[str, float]) -> list[LanguageGroup]:

@@ -106,18 +106,20 @@ def scatter_charts(runs: Sequence[ReportRun]) -> list[ScatterPlot]:
 def checkpoint_charts(runs: Sequence[ReportRun]) -> list[LinePlot]:
     """Charts of the score of each task against the pre-training FLOPs of the checkpoints (XLM-E, Figure 1)."""
     curves: dict[Measure, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    settings: dict[Measure, str] = {}
     for number, run in enumerate(runs):
         for step in sorted({row["step"] for row in run.checkpoint_rows}):
             rows = [row for row in run.checkpoint_rows if row["step"] == step and "flops" in row]
             for score in task_scores(rows):
                 curves[score.measure][number].append((rows[0]["flops"]["paper"], score.mean))
+                settings[score.measure] = score.setting
     # The first measure of a task is that of its main metric.
     measures = {(measure.task, measure.setting): measure for measure in reversed(curves)}
     plots = []
     for measure in [each for each in curves if each in measures.values()]:
         series = [Series(runs[number].name, runs[number].colour, points) for number, points in curves[measure].items()]
         if any(len(each.points) > 1 for each in series):
-            title = f"{TITLES.get(measure.task, measure.task)}: {measure.description}"
+            title = f"{TITLES.get(measure.task, measure.task)}: {measure.describe(settings[measure])}"
             y_label = f"{metric_title(measure.metric)}, %"
             plots.append(LinePlot(title, "pre-training FLOPs, counted as in the papers", y_label, series, marked=True))
     return plots

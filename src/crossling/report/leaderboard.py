@@ -228,7 +228,7 @@ def _gap_column(task: str, metric: str) -> _Column:
     def gap(run: ReportRun) -> LeaderboardCell:
         score = _pick(run.scores, task, metric, "zero-shot")
         spread = transfer_gap(score) if score else None
-        return _spread_cell(spread, score.measure.description, _coverage(score)) if score and spread else EMPTY
+        return _spread_cell(spread, score.description, _coverage(score)) if score and spread else EMPTY
 
     return _Column(TITLES[task], [f"{task}/gap/mean"], gap)
 

@@ -12,7 +12,6 @@ from statistics import fmean
 
 from crossling.evaluate.word_alignment import PROTOCOLS
 from crossling.report.analysis import (
-    FAMILIES,
     QA_MEAN,
     TITLES,
     LanguageChange,
@@ -20,13 +19,14 @@ from crossling.report.analysis import (
     Measure,
     TaskScore,
     compare_languages,
-    family_order,
     group_by_family,
     group_by_training_data,
 )
+from crossling.report.language_families import FAMILIES, family_order
 from crossling.report.leaderboard import retrieval_scores
 from crossling.report.published_comparison import match_codes, published_scores
 from crossling.report.runs import ReportRun
+from crossling.tasks.scores import describe_setting
 
 MAX_LANGUAGES, MAX_PAIRS = 20, 12  # columns of a heatmap; more are split over several
 MIN_SHADE = 0.08  # of the worst score
@@ -77,6 +77,7 @@ class MetricCard:
     """One measure with the scores of all runs."""
 
     measure: Measure
+    setting: str  # in words, such as `zero-shot except en`
     description: str
     span: tuple[float, float]  # smallest and largest score
     column_blocks: list[list[str]]  # languages across, one heatmap for each block
@@ -252,7 +253,7 @@ def continued_training(runs: Sequence[ReportRun]) -> list[ContinuedTraining]:
                         before=origin.name,
                         after=run.name,
                         task=TITLES.get(task, task),
-                        description=after[task].measure.description,
+                        description=after[task].measure.describe(after[task].setting),
                         changes=changes,
                     )
                 )
@@ -290,11 +291,14 @@ def _card(measure: Measure, runs: Sequence[ReportRun]) -> MetricCard:
     width = MAX_PAIRS if any("-" in code for code in codes) else MAX_LANGUAGES
     blocks = [codes[start : start + width] for start in range(0, len(codes), width)]
     bars = [ScoreBar(run, score) for run, score in scored]
+    supervised = {code for _, score in scored for code in score.supervised}
+    setting = describe_setting(measure.setting, codes, supervised)
     layers = {score.layer for _, score in scored if score.layer is not None}
     at_layers = f", each at its best layer ({', '.join(map(str, sorted(layers)))})" if layers else ""
     return MetricCard(
         measure=measure,
-        description=measure.description + at_layers,
+        setting=setting,
+        description=measure.describe(setting) + at_layers,
         span=span,
         column_blocks=blocks,
         rows=rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -21,6 +21,7 @@ ScoreRow = dict[str, Any]
 SCORES_FORMAT = 1  # version of a row
 
 LOWER_IS_BETTER = {"aer"}
+ZERO_SHOT, SUPERVISED = "zero-shot", "supervised"  # settings of languages without and with training examples
 _TEXT_KEYS = ("model", "task", "metric")
 _RESULT_KEYS = ("examples", "value", "low", "high")  # may change if a score is measured again
 _NO_IDENTITY = {"version", "step", "flops", *_RESULT_KEYS}  # the other keys identify a score
@@ -47,7 +48,7 @@ class Score:
     pooling: str | None = None
     dimension: int | None = None  # to which the vectors were truncated
     prompt: str | None = None  # text before each sentence
-    setting: str = "training-free"
+    setting: str = "training-free"  # or how the model was fine-tuned for this language
     seed: int | None = None
     split: str = "test"
     trained_on: str | None = None  # training set
@@ -71,6 +72,20 @@ class Score:
             "version": SCORES_FORMAT,
             **{name: values[name] for name in order if name == "value" or values[name] is not None},
         }
+
+
+def describe_setting(setting: str, languages: Collection[str], supervised: Collection[str]) -> str:
+    """Return the setting of several languages in words: `zero-shot except en`, or `supervised`.
+
+    Args:
+        setting: Setting of the languages without training examples.
+        languages: Languages of a table.
+        supervised: Languages with training examples.
+    """
+    trained = sorted({*languages} & {*supervised})
+    if not trained:
+        return setting
+    return SUPERVISED if len(trained) == len({*languages}) else f"{setting} except {', '.join(trained)}"
 
 
 def read_scores(path: Path) -> list[ScoreRow]:
@@ -179,6 +194,8 @@ def summarize_layers(rows: Sequence[ScoreRow]) -> list[LayerSummary]:
 
 
 def _identity(row: ScoreRow) -> str:
+    if row.get("setting") == SUPERVISED:  # rows of earlier versions have `zero-shot` for the training language too
+        row = {**row, "setting": ZERO_SHOT}
     return json.dumps({name: value for name, value in row.items() if name not in _NO_IDENTITY}, sort_keys=True)
 
 
