@@ -87,7 +87,7 @@ def adaptation() -> str:
     steps = ", ".join(str(run["settings"]["steps"]) for run in runs.values())
     return (
         f"Retrieval on held-out pairs, %: {', '.join(scores)}.\n"
-        f"Mean of the other languages: {', '.join(kept)}. One seed, {steps} steps on a busy CPU, from messy files."
+        f"Mean of the other languages: {', '.join(kept)}.\nOne seed, {steps} steps on a busy CPU, from messy files."
     )
 
 

@@ -32,6 +32,7 @@ _TITLES = {
     "ca_tlm": "Cross-attention MLM on translation pairs (CA-TLM)",
     "denoising": "Denoising of text",
     "pair_denoising": "Denoising of pairs",
+    "distill": "Self-distillation",
 }
 
 
