@@ -244,7 +244,7 @@ def test_new_entries_go_to_the_languages_in_focus(scripts: Corpora, tmp_path: Pa
         sum(subword.isupper() for subword in [*vocabulary.scores][base.size - 5 :]) for vocabulary in (in_focus, of_all)
     ]
     assert capitals[0] == 0 < capitals[1]
-    with pytest.raises(BadInput, match="focus=fr: .* has no text of it"):
+    with pytest.raises(BadInput, match=r"focus=fr: .* has no text of it"):
         vocab(corpora, tmp_path / "other", focus=["fr"], **options)
     with pytest.raises(BadInput, match="focus=is: only to extend"):
         vocab(corpora, tmp_path / "other", size=400, focus=["is"])

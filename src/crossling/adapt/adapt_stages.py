@@ -11,7 +11,7 @@ from typing import Any
 
 from crossling.adapt.adapt_request import AdaptRequest
 from crossling.adapt.adapt_settings import AdaptSettings, split_assignments
-from crossling.adapt.adapted_folder import publish_folder, write_card, write_report, write_result
+from crossling.adapt.adapted_folder import declare_cls_pooling, publish_folder, write_card, write_report, write_result
 from crossling.adapt.choose_settings import choose_settings, limit_steps
 from crossling.adapt.held_out_scores import (
     KEPT,
@@ -224,6 +224,8 @@ class Stages:
         """Export, score, and write the output folder."""
         exported = self.work / "exported"
         export(self.run, exported)
+        if self.facts.pooling == "cls":
+            declare_cls_pooling(exported)
         encoder = load(exported)
         pairs = self.new.held_out_pairs | self.known_pairs
         rows = retrieval_rows(encoder, pairs, str(self.out))

@@ -49,12 +49,8 @@ def build_recipe(
         model=replace(SIZES["small"], dropout=0.0, relative=False, gate=False, lora=settings.lora or None),
         mlm=MLM(**masked) if settings.has("mlm") else None,
         tlm=TLM(**masked) if settings.has("tlm") else None,
-        xlco=_contrastive(settings) if settings.has("xlco") else None,
-        distill=SelfDistillation(
-            pairs=max(1, round(DISTILLED_PART * settings.pairs)), length=length, weight=DISTILL_WEIGHT
-        )
-        if settings.has("distill")
-        else None,
+        xlco=_contrastive(settings, facts) if settings.has("xlco") else None,
+        distill=_self_distillation(settings, facts) if settings.has("distill") else None,
         sampling=Sampling(focus=settings.focus, replay=settings.replay),
         optimizer=OptimizerSettings(
             warmup=WARMUP if settings.steps >= 10 else 0.0,
@@ -79,7 +75,12 @@ def build_recipe(
     return recipe
 
 
-def _contrastive(settings: AdaptSettings) -> XLCo:
+def _self_distillation(settings: AdaptSettings, facts: ModelFacts) -> SelfDistillation:
+    pairs = max(1, round(DISTILLED_PART * settings.pairs))
+    return SelfDistillation(pairs=pairs, length=settings.length, pooling=facts.pooling, weight=DISTILL_WEIGHT)
+
+
+def _contrastive(settings: AdaptSettings, facts: ModelFacts) -> XLCo:
     """Return contrastive learning of the vectors that the exported model gives: no projection between them."""
     return XLCo(
         pairs=settings.pairs,
@@ -88,7 +89,7 @@ def _contrastive(settings: AdaptSettings) -> XLCo:
         mixup=False,
         symmetric=True,
         normalize=True,
-        pooling="mean",
+        pooling=facts.pooling,
         projection="identity",
         temperature=0.05,
         rate=0.05,
