@@ -1,4 +1,4 @@
-# make demo    the whole pipeline on synthetic languages, ending with a report page
+# make demo    the whole pipeline on synthetic languages, then on Icelandic, ending with a report page
 # make test    every test that is quick enough for every change
 # make check   format, lint, types, direction of imports, wording
 # make soak    the tests that take long

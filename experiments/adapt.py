@@ -1,7 +1,7 @@
 """Adapt the bundled model to Icelandic, Lithuanian and Macedonian, from messy files made of real text.
 
     python experiments/adapt.py files PRETRAIN -o FILES
-    python experiments/adapt.py run FILES -o RUNS [--languages is,lt,mk] [--minutes M] [--without-replay]
+    python experiments/adapt.py run FILES -o RUNS [--languages is,lt,mk] [--minutes M] [--set KEY=VALUE]
     python experiments/adapt.py collect RUNS -o experiments/results/DATE-adapt.json
 
 The bundled model was trained on none of the three languages. `files` writes the pairs of the `tatoeba` set in several

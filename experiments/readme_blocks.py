@@ -86,8 +86,8 @@ def adaptation() -> str:
     kept = [" to ".join(_retrieval(runs[code], "kept")) for code in runs]
     steps = ", ".join(str(run["settings"]["steps"]) for run in runs.values())
     return (
-        f"Retrieval on held-out pairs, %: {', '.join(scores)}; other languages {', '.join(kept)} (mean).\n"
-        f"One seed, {steps} steps on two busy CPU cores, from messy files that a script makes."
+        f"Retrieval on held-out pairs, %: {', '.join(scores)}.\n"
+        f"Mean of the other languages: {', '.join(kept)}.\nOne seed, {steps} steps on a busy CPU, from messy files."
     )
 
 

@@ -169,3 +169,19 @@ def test_lora_ends_as_a_plain_model_with_unchanged_old_embeddings(
     assert torch.equal(tables[0][399], tables[1][-1])  # <mask>
     query = "roberta.encoder.layer.0.attention.self.query.weight"
     assert not torch.equal(old.state_dict()[query], new.state_dict()[query])
+
+
+def test_declared_first_tokens_stay_the_sentence_vectors(tiny_model: Path, messy_files: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (model / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    (model / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 16, "pooling_mode_cls_token": True}
+    (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
+    adapt(model, messy_files, tmp_path / "out", text=(), set=[*FAST, "entries=0", "objectives=xlco,distill"])
+    head = load(tmp_path / "out").head
+    assert head is not None
+    assert head.poolings == ("cls",)
+    recipe = json.loads((tmp_path / "out" / "work" / "out" / "recipe.json").read_text(encoding="utf-8"))["recipe"]
+    assert recipe["xlco"]["pooling"] == recipe["distillation"]["pooling"] == "cls"

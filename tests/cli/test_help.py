@@ -20,7 +20,7 @@ def test_commands_are_grouped() -> None:
     assert [*GROUPS] == ["Data", "Train", "Use", "Evaluate", "Research"]
     expected = [
         *("synth", "ingest", "check", "clean", "vocab", "tokenize"),
-        *("plan", "pretrain", "finetune", "distill", "export", "merge"),
+        *("adapt", "plan", "pretrain", "finetune", "distill", "export", "merge"),
         *("align", "embed", "mine", "predict", "translate"),
         *("evaluate", "report"),
         *("demo", "lab", "audit", "bench"),

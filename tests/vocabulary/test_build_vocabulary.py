@@ -14,7 +14,7 @@ from crossling.core.errors import BadInput
 from crossling.core.jobs import Share
 from crossling.corpora.corpus import Corpora
 from crossling.corpora.source_parts import SourcePart
-from crossling.vocabulary import build_vocabulary
+from crossling.vocabulary import build_vocabulary, unigram
 from crossling.vocabulary.build_vocabulary import describe_languages, vocab
 from crossling.vocabulary.text_sample import SampleSettings
 from crossling.vocabulary.vocabulary import VOCABULARY_FORMAT, Vocabulary
@@ -229,3 +229,33 @@ def test_repeated_passages_do_not_slow_down_training(tmp_path: Path) -> None:
     for language, text in {"en": 2 * lines, "fr": lines.replace("line", "ligne")}.items():
         (tmp_path / "corpora" / "text" / f"{language}.txt").write_text(text, encoding="utf-8")
     assert vocab(Corpora(tmp_path / "corpora"), tmp_path / "vocab", size=200).size == 200
+
+
+def test_new_entries_go_to_the_languages_in_focus(scripts: Corpora, tmp_path: Path) -> None:
+    base = vocab(scripts, tmp_path / "base", size=400)
+    others = [line.upper() for line in new_language(200)]
+    corpora = folder_of(tmp_path / "corpora", {"text/is.txt": new_language(200), "text/de.txt": others})
+    options = {"from_": tmp_path / "base", "extend": True, "size": base.size + 60}
+    in_focus = vocab(corpora, tmp_path / "focus", focus=["is"], **options)
+    of_all = vocab(corpora, tmp_path / "all", **options)
+    assert isinstance(in_focus, Vocabulary)
+    assert isinstance(of_all, Vocabulary)
+    capitals = [
+        sum(subword.isupper() for subword in [*vocabulary.scores][base.size - 5 :]) for vocabulary in (in_focus, of_all)
+    ]
+    assert capitals[0] == 0 < capitals[1]
+    with pytest.raises(BadInput, match=r"focus=fr: .* has no text of it"):
+        vocab(corpora, tmp_path / "other", focus=["fr"], **options)
+    with pytest.raises(BadInput, match="focus=is: only to extend"):
+        vocab(corpora, tmp_path / "other", size=400, focus=["is"])
+
+
+def test_extending_trains_once(scripts: Corpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SentencePiece takes nearly as long for a small vocabulary as for a large one."""
+    base = vocab(scripts, tmp_path / "base", size=400)
+    corpora = folder_of(tmp_path / "corpora", {"text/is.txt": new_language(200)})
+    calls: list[int] = []
+    train = unigram.train
+    monkeypatch.setattr(unigram, "train", lambda *a, **k: calls.append(a[1]) or train(*a, **k))
+    vocab(corpora, tmp_path / "more", from_=tmp_path / "base", extend=True, size=base.size + 60)
+    assert len(calls) == 1

@@ -14,7 +14,7 @@ import numpy as np
 
 from crossling.adapt.adapt_request import AdaptRequest
 from crossling.adapt.adapt_settings import AdaptSettings, split_assignments
-from crossling.adapt.adapted_folder import publish_folder, write_card, write_report, write_result
+from crossling.adapt.adapted_folder import declare_cls_pooling, publish_folder, write_card, write_report, write_result
 from crossling.adapt.choose_settings import choose_settings, limit_steps
 from crossling.adapt.held_out import HeldOutIndex
 from crossling.adapt.held_out_scores import (
@@ -193,7 +193,8 @@ class Stages:
                 sentences.setdefault(PIVOT, []).append(row.english)
         texts = [text for each in sentences.values() for text in each]
         file, number = self.work / "teacher.npy", count()
-        np.save(file, load(self.request.model).encode(texts), allow_pickle=False)
+        vectors = load(self.request.model).encode(texts, pooling=self.facts.pooling)
+        np.save(file, vectors, allow_pickle=False)
         numbered = {language: [(text, next(number)) for text in each] for language, each in sentences.items()}
         tokenizer = open_vocabulary(shards.vocabulary_path)
         write_teacher_vectors(shards, tokenizer, numbered, file, teacher=self.request.model)
@@ -240,6 +241,8 @@ class Stages:
         """Export, score, and write the output folder."""
         exported = self.work / "exported"
         export(self.run, exported)
+        if self.facts.pooling == "cls":
+            declare_cls_pooling(exported)
         encoder = load(exported)
         pairs = self.new.held_out_pairs | self.known_pairs
         rows = retrieval_rows(encoder, pairs, str(self.out))

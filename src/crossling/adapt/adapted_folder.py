@@ -43,6 +43,13 @@ def publish_folder(exported: Path, out: Path) -> None:
     write_json(out / EXPORT_INFO, {**info, "files": sorted({*info["files"], *OWN_FILES})})
 
 
+def declare_cls_pooling(folder: Path) -> None:
+    """Let an exported folder declare the first token as its sentence vector, as the original model did."""
+    file = folder / "1_Pooling" / "config.json"
+    width = read_json(file)["word_embedding_dimension"]
+    write_json(file, {"word_embedding_dimension": width, "pooling_mode_cls_token": True})
+
+
 def write_card(out: Path, model: str, settings: AdaptSettings, changes: Sequence[Change]) -> None:
     """Add a section about the adaptation to the model card, unless it is there."""
     environment = template_environment(Path(__file__).parent, escape=False)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from crossling.bundled import resolve_model
 from crossling.core.errors import BadInput
 from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES, get_model_folder
+from crossling.inference.sentence_head import HEAD_FILES, SentenceHead
 from crossling.model.native_encoder import has_lm_head
 from crossling.model.pretrained import load_pretrained_config
 from crossling.recipes.initialization import AnyInitialModel, load_initial_model
@@ -33,6 +36,7 @@ class ModelFacts:
         vocabulary: Its vocabulary.
         has_lm_head: It has a head for masked language modelling.
         device: Type of the device that trains.
+        pooling: Pooling of its sentence vectors: `mean`, or `cls` if its folder declares it.
     """
 
     name: str
@@ -41,6 +45,7 @@ class ModelFacts:
     vocabulary: AnyVocabulary
     has_lm_head: bool
     device: str
+    pooling: Literal["mean", "cls"] = "mean"
 
     @property
     def is_native(self) -> bool:
@@ -92,7 +97,24 @@ def load_model_facts(model: str | os.PathLike[str], architecture: str | None = N
         vocabulary=open_vocabulary(run / "vocab" if run else name),
         has_lm_head=has_head,
         device="cuda" if torch.cuda.is_available() else "cpu",
+        pooling="mean" if run else _declared_pooling(name, initial),
     )
+
+
+def _declared_pooling(name: str, initial: AnyInitialModel) -> Literal["mean", "cls"]:
+    """Return the pooling that a Sentence Transformers folder declares. Warn about what is not trained."""
+    if not isinstance(initial, NativeInitialModel):
+        return "mean"
+    folder = get_model_folder(resolve_model(name), [*TOKENIZER_FILES, *WEIGHT_FILES, *HEAD_FILES])
+    head = SentenceHead.read(folder, initial.encoder.config.hidden_size)
+    if head is None:
+        return "mean"
+    if head.poolings not in (("mean",), ("cls",)) or any(True for _ in head.layers.parameters()):
+        warnings.warn(
+            f"{name}: its sentence vectors are {head}. Those of the result have no layers after the pooling",
+            stacklevel=4,
+        )
+    return "cls" if head.poolings == ("cls",) else "mean"
 
 
 def _architecture(name: str) -> tuple[str | None, str]:

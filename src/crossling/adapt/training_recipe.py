@@ -48,12 +48,8 @@ def build_recipe(
         model=replace(SIZES["small"], dropout=0.0, relative=False, gate=False, lora=settings.lora or None),
         mlm=MLM(**masked) if settings.has("mlm") else None,
         tlm=TLM(**masked) if settings.has("tlm") else None,
-        xlco=_contrastive(settings) if settings.has("xlco") else None,
-        distillation=Distillation(
-            sentences=settings.pairs, length=length, distance="cosine", weight=DISTILLATION_WEIGHT
-        )
-        if settings.has("distillation")
-        else None,
+        xlco=_contrastive(settings, facts) if settings.has("xlco") else None,
+        distillation=_distillation(settings, facts) if settings.has("distillation") else None,
         sampling=Sampling(focus=settings.focus, replay=settings.replay),
         optimizer=OptimizerSettings(
             warmup=WARMUP if settings.steps >= 10 else 0.0,
@@ -78,7 +74,17 @@ def build_recipe(
     return recipe
 
 
-def _contrastive(settings: AdaptSettings) -> XLCo:
+def _distillation(settings: AdaptSettings, facts: ModelFacts) -> Distillation:
+    return Distillation(
+        sentences=settings.pairs,
+        length=settings.length,
+        pooling=facts.pooling,
+        distance="cosine",
+        weight=DISTILLATION_WEIGHT,
+    )
+
+
+def _contrastive(settings: AdaptSettings, facts: ModelFacts) -> XLCo:
     """Return contrastive learning of the vectors that the exported model gives: no projection between them."""
     return XLCo(
         pairs=settings.pairs,
@@ -87,7 +93,7 @@ def _contrastive(settings: AdaptSettings) -> XLCo:
         mixup=False,
         symmetric=True,
         normalize=True,
-        pooling="mean",
+        pooling=facts.pooling,
         projection="identity",
         temperature=0.05,
         rate=0.05,

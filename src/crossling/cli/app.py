@@ -56,7 +56,7 @@ GROUPS: dict[str, dict[Callable[..., None], str]] = {
         report: "Write one page that compares runs with the papers.",
     },
     "Research": {
-        demo: "Run the whole pipeline on synthetic languages in minutes.",
+        demo: "Run the pipeline on synthetic languages, then on Icelandic.",
         lab: "Train and compare recipes under one budget.",
         audit: "Rank bitext by training dynamics: noisy, or too easy.",
         bench: "Measure speed and memory beside other libraries.",

@@ -32,7 +32,7 @@ BENCHES = (
 
 
 def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
-    """Run the whole pipeline on synthetic languages, on a CPU in minutes. Ends with a report page.
+    """Run the whole pipeline on synthetic languages, then adapt the bundled model to Icelandic, on a CPU in minutes.
 
     Example: crossling demo -o demo
     """
@@ -45,7 +45,7 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, json_: Json = False) -> None:
         print(f"\nOpen {out / 'report.html'}")
     run, data = out / "with-bitext", out / "synth" / "data"
     finish(
-        f"Wrote two models, their scores and {out / 'report.html'}.",
+        f"Wrote three models, their scores and {out / 'report.html'}.",
         ["evaluate", run, "--task", "tatoeba,word-alignment", "--data", data],
         ["export", run, "-o", unused(out / "exported")],
         json=json_,
