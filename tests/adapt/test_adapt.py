@@ -179,7 +179,7 @@ def test_declared_first_tokens_stay_the_sentence_vectors(tiny_model: Path, messy
     (model / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": 16, "pooling_mode_cls_token": True}
     (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
-    adapt(model, messy_files, tmp_path / "out", text=(), set=[*FAST, "entries=0", "objectives=xlco,distill"])
+    adapt(model, messy_files, tmp_path / "out", text=(), set=[*FAST, "entries=0", "objectives=xlco,distillation"])
     head = load(tmp_path / "out").head
     assert head is not None
     assert head.poolings == ("cls",)
