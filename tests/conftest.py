@@ -15,7 +15,7 @@ from tests.shared_folder import make_once
 
 # The same examples in every run; HYPOTHESIS_PROFILE=explore searches for new ones.
 # No deadline, because other processes slow examples down.
-settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("explore", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 

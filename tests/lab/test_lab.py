@@ -54,6 +54,7 @@ def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
 # ---- results ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("real_pages")
 def test_lab_writes_results_a_page_and_curves(run_lab: RunLab, tmp_path: Path) -> None:
     results = run_lab(claims=BOTH, seeds=[0, 1])
     out = tmp_path / "lab"

@@ -52,7 +52,8 @@ def test_a_killed_process_ends_the_others_with_a_message(command: Command, unint
     assert_same_run(uninterrupted_runs(2), command.out)
 
 
-@pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("killed", [0, 1])
 def test_torchrun_restarts_the_run(killed: int, command: Command, uninterrupted_runs: Uninterrupted) -> None:
     """The other process prints a message before it is restarted. A killed main process held the lock of the run."""
     with torchrun(replace(command, options=("--share-device",)), *ALONE, "--max-restarts=2") as launcher:

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -143,6 +144,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
+@cache  # an environment keeps its compiled templates
 def template_environment(*folders: Path, escape: bool = True) -> Environment:
     """Return an environment in which an undefined name is an error.
 

@@ -387,8 +387,8 @@ def _render(figure: Figure, label: str, standalone: bool = False) -> str:
     for artist in figure.findobj():
         artist.set_clip_on(False)
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": label}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    matplotlib.rcParams["svg.hashsalt"] = label  # until the end of `_figure`
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     start, _, body = buffer.getvalue().partition("<metadata>")
     body = body.partition("</metadata>")[2]
     for colour, name in ((GREY, "--soft"), (INK, "--ink")):
