@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--pairs", default="de-lt")
     parser.add_argument("--steps", type=int, default=38)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--systems", nargs="*", default=[*SYSTEMS], choices=[*SYSTEMS])
     parser.add_argument("--results", type=Path, default=Path("experiments/results"))
     options = parser.parse_args()
     root = Path(os.environ["CROSSLING_DATA"]) / "pretrain" / "pairs"
@@ -44,9 +45,9 @@ def main() -> None:
         pairs = read_sentence_pairs(dev)
         rows: list[dict[str, Any]] = [{"system": "before training", **score(bundled.folder(), pairs)}]
         for seed in range(options.seeds):
-            for system, run in SYSTEMS.items():
+            for system in options.systems:
                 started = time.perf_counter()
-                out = run(train, dev, Path(folder) / f"{system}-{seed}", options.steps, seed)
+                out = SYSTEMS[system](train, dev, Path(folder) / f"{system}-{seed}", options.steps, seed)
                 seconds = round(time.perf_counter() - started, 1)
                 rows.append({"system": system, "seed": seed, "seconds": seconds, **score(out, pairs)})
                 print(rows[-1], flush=True)

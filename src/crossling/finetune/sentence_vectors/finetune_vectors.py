@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EMBEDDING = "embedding"  # value of --type
 TASK = f"own-{EMBEDDING}"  # of the score rows
 OWN_SETTING = "own-labels"
-HELD_OUT = 10  # the pairs of every tenth anchor are the dev set
+HELD_OUT, MAX_HELD_OUT = 10, 2_000  # the pairs of every tenth anchor are the dev set, or of fewer if there are many
 
 
 def finetune_vectors(
@@ -78,7 +78,8 @@ def read_training_pairs(own: OwnLabels) -> tuple[SentencePairs, SentencePairs]:
             raise BadInput(f"{own.dev}: scores in one of the two files only. Give both the same columns.")
     else:
         anchors = {anchor: number for number, anchor in enumerate(dict.fromkeys(row.anchor for row in train.rows))}
-        held_out = [anchors[row.anchor] % HELD_OUT == HELD_OUT - 1 for row in train.rows]
+        every = max(HELD_OUT, -(-len(anchors) // MAX_HELD_OUT))
+        held_out = [anchors[row.anchor] % every == every - 1 for row in train.rows]
         dev = SentencePairs([row for row, is_dev in zip(train.rows, held_out, strict=True) if is_dev])
         train = replace(train, rows=[row for row, is_dev in zip(train.rows, held_out, strict=True) if not is_dev])
     if len(train.rows) < 2 or not dev.rows:
