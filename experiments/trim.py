@@ -128,7 +128,7 @@ def measure(
             (corpora / f"{code}.txt").write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
         for precision in (None, *(("half", "int8") if number == len(texts) else ())):
             out = xl.export(model, work / f"{lines} {precision}", trim=corpora.parent, precision=precision)
-            row = describe(out, name, f"{lines:,} lines", precision or "as stored")
+            row = describe(out, name, f"at most {lines:,} lines", precision or "as stored")
             yield row | about | score(out, tests)
 
 

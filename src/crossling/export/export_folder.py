@@ -128,13 +128,8 @@ def export(
         check_login(push)
     with output_lock(out):
         if is_run:
-            options = {
-                "standalone": standalone,
-                "family": as_,
-                "precision": precision,
-                "onnx": onnx,
-                "license": license,
-            }
+            options: dict[str, Any] = {"standalone": standalone, "family": as_, "precision": precision}
+            options |= {"onnx": onnx, "license": license}
             if trim is None:
                 _export_run(Path(run), out, layers, options)
             else:
