@@ -70,7 +70,8 @@ def test_bundled_recipes_pass(recipe: Recipe) -> None:
     [
         (
             ["mrtd=off", "trtd=off"],
-            "no objective is on. Set one of mlm, tlm, mrtd, trtd, xlco, ca_mlm, ca_tlm, denoising, pair_denoising, distill.",
+            "no objective is on. Set one of mlm, tlm, mrtd, trtd, xlco, ca_mlm, ca_tlm, denoising, pair_denoising,"
+            " distill.",
         ),
         (["mlm=on"], "mrtd already trains a generator with mlm. Turn one of them off."),
         (["tlm=on"], "trtd already trains a generator with tlm. Turn one of them off."),
