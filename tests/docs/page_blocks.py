@@ -112,7 +112,7 @@ def output_matches(expected: list[str], output: str) -> bool:
     """Return whether output is as on the page.
 
     `...` stands for any text, alone on a line also for any lines. Numbers with three or more decimals may differ by
-    0.2%, because they depend on the CPU.
+    0.5%, because they depend on the CPU.
     """
     text = "\n".join(line.rstrip() for line in output.strip("\n").splitlines())
     wanted = "\n".join(expected).strip("\n")
@@ -120,6 +120,6 @@ def output_matches(expected: list[str], output: str) -> bool:
     pattern = re.sub(r"\d+\\\.\d{3,}", lambda _: r"(\d+\.\d{3,})", r"(?s:.*)".join(parts))
     match = re.fullmatch(pattern, text)
     return match is not None and all(
-        math.isclose(float(number), float(found), rel_tol=0.002)
+        math.isclose(float(number), float(found), rel_tol=0.005)
         for number, found in zip(re.findall(r"\d+\.\d{3,}", wanted), match.groups(), strict=True)
     )
