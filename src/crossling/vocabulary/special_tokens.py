@@ -91,4 +91,4 @@ class SpecialTokens:
     @cached_property
     def text_ids(self) -> np.ndarray:
         """Ids of all other entries, in ascending order. A random token is one of them."""
-        return np.setdiff1d(np.arange(self.size), [*self.ids])
+        return np.delete(np.arange(self.size), [*self.ids])
