@@ -16,7 +16,6 @@ from crossling.adapt.adapt_request import AdaptRequest
 from crossling.adapt.adapt_settings import AdaptSettings, split_assignments
 from crossling.adapt.adapted_folder import declare_cls_pooling, publish_folder, write_card, write_report, write_result
 from crossling.adapt.choose_settings import choose_settings, limit_steps
-from crossling.adapt.held_out import HeldOutIndex
 from crossling.adapt.held_out_scores import (
     KEPT,
     LOSS,
@@ -32,6 +31,7 @@ from crossling.adapt.prepare_text import PreparedText, prepare_replay, prepare_t
 from crossling.adapt.replay_sample import HELD_OUT, PIVOT, TRAIN, read_sample
 from crossling.adapt.training_corpora import write_held_out_text, write_training_corpora
 from crossling.adapt.training_recipe import build_recipe, seconds_per_step
+from crossling.cleaning.held_out import HeldOutIndex
 from crossling.core.files import read_json, write_json
 from crossling.core.progress import format_duration, print_status
 from crossling.corpora.languages import parse_pair

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from crossling.adapt.adapt_request import AdaptRequest, is_corpora_folder
-from crossling.adapt.held_out import HeldOutIndex, content_key, smallest_keys
 from crossling.cleaning.clean import clean
+from crossling.cleaning.held_out import HeldOutIndex, content_key, smallest_keys
 from crossling.cleaning.language_id import MIN_LETTERS, LanguageChecker
 from crossling.cleaning.plain_text import plain_form
 from crossling.cleaning.rules import ALL_RULES, Rules

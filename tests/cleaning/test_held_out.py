@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from crossling.adapt.held_out import SIMILARITY, HeldOutIndex, content_key, smallest_keys
+from crossling.cleaning.held_out import SIMILARITY, HeldOutIndex, content_key, smallest_keys
 
 HELD_OUT = ["The white house stands on a green hill.", "Yes.", "Hvíta húsið stendur á grænni hæð."]
 
