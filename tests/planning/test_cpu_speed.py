@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable
 from io import StringIO
@@ -63,6 +64,8 @@ def test_is_measured_once_for_all_batch_sizes(cache: Path, monkeypatch: pytest.M
     assert speed_of(small.set(["mrtd.tokens=256", "steps=5", "sampling.text_alpha=0.1"])) == found
     assert speed_of(small.set(["model.layers=1"])) == SPEED  # another network
     assert len([*cache.iterdir()]) == 2
+    os.utime(file, (0, 0))  # old: the machine may have been busy
+    assert speed_of(small) == SPEED
     file.write_text("{")  # damaged
     assert speed_of(small) == SPEED
 

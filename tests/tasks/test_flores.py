@@ -9,7 +9,15 @@ import pytest
 from crossling.core.errors import BadInput
 from crossling.corpora.languages import canonical_code
 from crossling.tasks.benchmark_files import FLORES, find_task_files
-from crossling.tasks.flores import DEV, DEVTEST, find_flores_files, find_release, read_flores, release_files
+from crossling.tasks.flores import (
+    DEV,
+    DEVTEST,
+    find_flores_files,
+    find_release,
+    flores_language,
+    read_flores,
+    release_files,
+)
 
 Put = Callable[[str, str], Path]
 # The codes of FLORES-200 whose language has several scripts or a code of its own.
@@ -70,6 +78,11 @@ def test_every_variety_has_a_code_of_its_own() -> None:
     codes = [canonical_code(code) for code in CODES.split()]
     assert len({*codes}) == len(codes)
     assert {"zh", "zh-Hant", "ar", "ar-Latn", "apc-nort3139", "tw-asan1239", "mni-Mtei"} <= {*codes}
+
+
+def test_a_retired_code_is_no_foreign_file() -> None:
+    assert flores_language(Path("ajp_Arab.devtest")) == "ajp"
+    assert flores_language(Path("notes_Arab.devtest")) == ""
 
 
 @pytest.mark.parametrize(

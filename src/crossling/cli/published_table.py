@@ -27,6 +27,7 @@ def print_published(rows: Sequence[ScoreRow]) -> None:
 
     found: dict[str, dict[tuple[str, str], float]] = {}  # by title: mean by model and reference
     papers: dict[str, str] = {}
+    notes: dict[str, None] = {}
     printed: dict[str, list[str]] = {}  # languages of a task, which its lists need not repeat
     for score in task_scores(rows):
         task, codes = score.measure.task, sorted(score.mean_languages)
@@ -38,6 +39,7 @@ def print_published(rows: Sequence[ScoreRow]) -> None:
             models = found.setdefault(_title(score, each.row.evaluation), {})
             models.setdefault((each.row.name, each.row.reference), each.value)
             papers[each.row.paper] = paper_citations()[each.row.paper]
+            notes |= dict.fromkeys(each.row.notes)
     for title, models in found.items():
         table = Table("published model", "source")
         table.add_column("mean", justify="right")
@@ -45,6 +47,8 @@ def print_published(rows: Sequence[ScoreRow]) -> None:
             table.add_row(name, reference, f"{value:.1f}")
         print(title)
         Console().print(table)
+    for note in notes:
+        print(f"note: {note}")
     for paper, citation in papers.items():
         print(f"{paper}: {citation}")
 

@@ -43,6 +43,7 @@ from crossling.sampling import Sampling
 from crossling.train.parallel import ParallelNetwork
 from crossling.train.step import Schedule, TrainStep
 
+MAX_AGE = 24 * 3600  # seconds: the machine may have been busy while a speed was measured
 FORMAT = 1  # of the stored speeds
 PROBE_SIZE = 1024  # of the matrices whose product gives a first estimate
 BATCH_SECONDS = 0.25  # of the batch that is timed, by this estimate
@@ -70,7 +71,7 @@ class CpuSpeed:
 
 
 def cpu_speed(recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad]) -> CpuSpeed:
-    """Return the speed of this CPU at a recipe, measured now or in an earlier call.
+    """Return the speed of this CPU at a recipe, measured now or within the last day.
 
     Args:
         recipe: Recipe to train.
@@ -91,7 +92,8 @@ def cpu_speed(recipe: Recipe, net: Network, loads: Mapping[str, ObjectiveLoad]) 
     described = {"format": FORMAT, "vocabulary": rows, **_describe(base), **_describe_machine()}
     file = user_cache() / "cpu-speed" / f"{fingerprint(described)}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
-        return CpuSpeed(**json.loads(file.read_text(encoding="utf-8"))["speed"])
+        if time.time() - file.stat().st_mtime < MAX_AGE:
+            return CpuSpeed(**json.loads(file.read_text(encoding="utf-8"))["speed"])
     print_status(f"Measuring the speed of {cpu_name()} with {torch.get_num_threads()} threads, a few seconds ...")
     flops = flops_per_token(recipe, net, loads)["full"] * sum(load.tokens for load in loads.values())
     speed = _measure(_shrink_batch(base, min(1.0, BATCH_SECONDS * matmul_flops() / flops)), rows)

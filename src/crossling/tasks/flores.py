@@ -22,6 +22,7 @@ PIVOT = "en"
 ROOTS = "flores*"  # names of the folder of a release
 EXPECTED = "flores200_dataset/devtest/LL_Script.devtest or flores_plus/devtest/LL_Script.parquet"
 _CODE = r"(?P<code>[a-z]{3}_[A-Z][a-z]{3}(_[a-z0-9]+)?)"
+_RETIRED = {"ajp_Arab": "ajp"}  # South Levantine Arabic: ISO 639-3 has merged it into apc, which is another file
 _FILE = re.compile(
     rf"{_CODE}\.(devtest|dev|parquet|jsonl)(\.gz)?|(devtest|dev)\.{_CODE.replace('code', 'suffix')}(\.gz)?"
 )
@@ -83,7 +84,10 @@ def release_files(root: Path, split: str) -> FilesByLanguage:
 def flores_language(file: Path) -> str:
     """Return the language of a file by its name. Empty for other files."""
     match = _FILE.fullmatch(file.name)
-    return (find_code(match["code"] or match["suffix"]) or "") if match else ""
+    if not match:
+        return ""
+    code = match["code"] or match["suffix"]
+    return find_code(code) or _RETIRED.get(code, "")
 
 
 def _split_pair(name: str, known: FilesByLanguage) -> tuple[str, str] | None:
