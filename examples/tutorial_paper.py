@@ -26,7 +26,7 @@ ABLATIONS = {
 
 def print_cost(shards: Path, *, gpus: int, gpu: str) -> None:
     """Print memory and days of the published sizes on these GPUs. Nothing is trained."""
-    for published in xl.plan("xlm_e", shards, gpus=gpus, gpu=gpu).published:
+    for published in xl.plan("xlm_e", shards, gpus=gpus, device=gpu).published:
         estimate = published.estimate
         print(f"{published.size}: {estimate.memory.gib:.0f} GiB per GPU, {estimate.days:.1f} days on {gpus} x {gpu}")
 

@@ -107,8 +107,8 @@ def test_a_metric_that_no_probe_measures_is_refused_before_anything_is_written(
 
 
 def test_plan_takes_names_and_folders(shards: Shards) -> None:
-    planned = crossling.plan("xlm_r", str(shards.path), size="tiny", set=["steps=7"], gpu="h200")
+    planned = crossling.plan("xlm_r", str(shards.path), size="tiny", set=["steps=7"], device="h200")
     assert planned.recipe == get_recipe("xlm_r", "tiny").replace(steps=7)
     assert planned.budget is None
     with pytest.raises(BadInput, match=r"^hours=2: a budget needs the name"):
-        crossling.plan(planned.recipe, shards, hours=2, gpu="h200")
+        crossling.plan(planned.recipe, shards, hours=2, device="h200")

@@ -117,5 +117,5 @@ def test_a_task_that_is_named_twice_is_scored_once(crossling: Command) -> None:
 
 @pytest.mark.usefixtures("folders")
 def test_whole_numbers_in_scientific_notation(crossling: Command) -> None:
-    options = [*SMALL, "--set", "steps=1e3", "--gpu", "a100", "--json"]
+    options = [*SMALL, "--set", "steps=1e3", "--device", "a100", "--json"]
     assert '"steps": 1000,' in crossling("plan", "xlm_e", "--shards", "shards", *options).out

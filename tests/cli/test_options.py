@@ -29,7 +29,7 @@ KEYWORDS = {
     "synth": {"alignment_sentences", "examples", "noise", "test_sentences"},
     "clean": {"rules"},
     "finetune": {"overrides"},
-    "demo": {"steps"},  # for tests
+    "demo": {"steps", "adapt_steps"},  # for tests
 }
 
 

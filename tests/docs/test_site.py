@@ -17,10 +17,12 @@ import pytest
 import typer.main
 
 import crossling
+from crossling.adapt import adapted_folder
 from crossling.cleaning.stored_arrays import CLEANING_FORMAT
 from crossling.cli.app import app
 from crossling.core.settings import flatten
 from crossling.data.shards import SHARD_FORMAT
+from crossling.data.teacher_vectors import TEACHER_FORMAT
 from crossling.finetune.finetune_settings import FinetuneSettings, TranslationSettings
 from crossling.finetune.translation.translator import TRANSLATOR_INFO
 from crossling.finetune.tuned_model import TUNED_INFO
@@ -146,8 +148,8 @@ def test_format_versions_are_those_of_the_program() -> None:
     text = (DOCS / "reference" / "formats.md").read_text(encoding="utf-8").partition("## Format versions")[2]
     versions = [int(version) for version in re.findall(r"\| (\d+) \|$", text, re.MULTILINE)]
     assert versions == [
-        *(CLEANING_FORMAT, VOCABULARY_FORMAT, SHARD_FORMAT, run_folder.FORMAT, checkpoint.FORMAT, resampling.FORMAT),
-        *(TUNED_INFO.version, SCORES_FORMAT, lab_plan.FORMAT),
+        *(CLEANING_FORMAT, VOCABULARY_FORMAT, SHARD_FORMAT, TEACHER_FORMAT, run_folder.FORMAT, checkpoint.FORMAT),
+        *(resampling.FORMAT, TUNED_INFO.version, SCORES_FORMAT, adapted_folder.RESULT_FORMAT, lab_plan.FORMAT),
     ]
     assert TUNED_INFO.version == TRANSLATOR_INFO.version
 

@@ -273,7 +273,7 @@ def test_printed_command_can_be_run(
         str(shards.path),
         "--hours",
         "0.5",
-        "--gpu",
+        "--device",
         "h200",
         "--set",
         "trtd.length=64",
@@ -294,7 +294,7 @@ def test_printed_command_can_be_run(
 def test_budget_is_in_the_json(
     shards: Shards, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["plan", "xlm_e", "--shards", str(shards.path), "--json", "--gpus", "2", "--gpu", "a100"]
+    arguments = ["plan", "xlm_e", "--shards", str(shards.path), "--json", "--gpus", "2", "--device", "a100"]
     status, out, _ = crossling(monkeypatch, capsys, *arguments)
     found = json.loads(out)
     assert status == 0
@@ -314,7 +314,7 @@ def test_budget_is_in_the_json(
 def test_unknown_gpu_is_refused(
     shards: Shards, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["plan", "xlm_e", "--shards", str(shards.path), "--gpu", "h2000"]
+    arguments = ["plan", "xlm_e", "--shards", str(shards.path), "--device", "h2000"]
     status, out, err = crossling(monkeypatch, capsys, *arguments)
     assert (status, out) == (2, "")
     assert "device=h2000: no such device. Give cpu, or the most similar GPU of v100, " in err

@@ -223,7 +223,7 @@ def test_an_assumed_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         plan(recipe("trtd=off"), shards_of({}), gpus=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plan(recipe("trtd=off"), shards_of({}), gpu="a100")
+        plan(recipe("trtd=off"), shards_of({}), device="a100")
 
 
 def test_plan_of_an_adaptation_has_the_architecture_of_the_model() -> None:
@@ -266,11 +266,11 @@ def test_only_the_rule_of_the_recipe_has_its_pairs_and_its_problem_printed() -> 
 )
 def test_an_impossible_number_of_gpus_is_refused(gpus: int, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        plan(recipe("trtd=off"), shards_of({}), gpus=gpus, gpu="h100")
+        plan(recipe("trtd=off"), shards_of({}), gpus=gpus, device="h100")
 
 
 def test_64_gpus_are_predicted_with_the_time_they_wait() -> None:
-    alone, many = (plan("xlm_e", shards_of(WORKED), size="base", gpus=gpus, gpu="h100").estimate for gpus in (1, 64))
+    alone, many = (plan("xlm_e", shards_of(WORKED), size="base", gpus=gpus, device="h100").estimate for gpus in (1, 64))
     assert many.hardware == "64 x H100-80GB"
     assert 0 < many.waiting < 0.5
     assert many.tokens_per_second == pytest.approx(64 * alone.tokens_per_second * (1 - many.waiting), rel=0.02)

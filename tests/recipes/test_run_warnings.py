@@ -99,4 +99,4 @@ def test_plan_and_pretrain_issue_them(shards: Shards, tmp_path: Path) -> None:
         pretrain(long, shards, tmp_path / "run", probe=stop)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plan(get_recipe("xlm_r", "tiny").set(["steps=100"]), shards, gpu="h200")
+        plan(get_recipe("xlm_r", "tiny").set(["steps=100"]), shards, device="h200")

@@ -44,9 +44,7 @@ def plan(
     gpus: Annotated[int | None, option("N", "Number of GPUs; above 8 a multiple of 8. [default: 1]", min=1)] = None,
     device: Annotated[
         str | None,
-        option(
-            "NAME", "cpu, or v100, a100-40, a100, h100, h200, b200, l40s, 4090. [default: here]", "--device", "--gpu"
-        ),
+        option("NAME", "cpu, or v100, a100-40, a100, h100, h200, b200, l40s, 4090. [default: here]"),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -59,7 +57,7 @@ def plan(
     The epochs of an adaptation: crossling plan rosetta --shards shards --init bundled --set steps=150
     --set optimizer.warmup=0.1 --set sampling.focus=is
 
-    The size and steps for a day on two GPUs: crossling plan xlm_e --shards shards --hours 24 --gpus 2 --gpu a100
+    The size and steps for a day on two GPUs: crossling plan xlm_e --shards shards --hours 24 --gpus 2 --device a100
     """
     check_recipe(recipe, shards, size=size, assignments=set_ or [], is_final=init is None and hours is None)
     if init is not None:

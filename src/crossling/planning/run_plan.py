@@ -104,7 +104,6 @@ def plan(
     init: str | os.PathLike[str] | None = None,
     hours: float | None = None,
     gpus: int | None = None,
-    gpu: str | None = None,
     device: str | None = None,
 ) -> PretrainingPlan:
     """Compute sampling, epochs, parameters, FLOPs, memory and time of a recipe. Writes no run.
@@ -120,7 +119,6 @@ def plan(
         init: Model that the run is initialized from, as of `pretrain`. The plan has its architecture.
         hours: Budget of a recipe given by name. The plan is that of the size and steps that it buys.
         gpus: Number of GPUs, above 8 a multiple of 8 [default: 1 if there is a GPU].
-        gpu: The same as `device`.
         device: Name of a GPU, for instance `h100`, or `cpu` [default: the GPU here, or this CPU]. An H200 is assumed if
             the GPU is unknown, or if `gpus` are given and there is none.
 
@@ -132,12 +130,12 @@ def plan(
             there are GPUs.
 
     Example:
-        >>> crossling.plan("xlm_e", "shards", gpus=8, gpu="h100").estimate.hardware
+        >>> crossling.plan("xlm_e", "shards", gpus=8, device="h100").estimate.hardware
         '8 x H100-80GB'
         >>> crossling.plan("xlm_e", "shards", hours=24).budget.size
         'small'
     """
-    accelerator, gpus, choice = _select_device(gpus, device or gpu), 1 if gpus is None else gpus, None
+    accelerator, gpus, choice = _select_device(gpus, device), 1 if gpus is None else gpus, None
     shards = Shards.open(shards) if isinstance(shards, str | os.PathLike) else shards
     if hours is None:
         recipe = _initialized_recipe(recipe, init, size, set) if init else get_recipe(recipe, size).set(set)
