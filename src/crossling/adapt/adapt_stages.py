@@ -27,7 +27,7 @@ from crossling.adapt.held_out_scores import (
     vocabulary_changes,
 )
 from crossling.adapt.model_facts import ModelFacts, load_model_facts
-from crossling.adapt.prepare_text import PreparedText, prepare_replay, prepare_text
+from crossling.adapt.prepare_text import PreparedText, prepare_text
 from crossling.adapt.replay_sample import HELD_OUT, PIVOT, TRAIN, read_sample
 from crossling.adapt.training_corpora import write_held_out_text, write_training_corpora
 from crossling.adapt.training_recipe import build_recipe, seconds_per_step
@@ -78,23 +78,27 @@ class Stages:
 
     def prepare(self) -> None:
         """Prepare the text of the new languages and of those to keep."""
-        _ = self.new, self.replay
+        _ = self._prepared
 
     @cached_property
-    def new(self) -> PreparedText:
-        """Text of the new languages."""
+    def _prepared(self) -> tuple[PreparedText, PreparedText | None]:
         return prepare_text(self.request, self.work)
 
-    @cached_property
+    @property
+    def new(self) -> PreparedText:
+        """Text of the new languages."""
+        return self._prepared[0]
+
+    @property
     def replay(self) -> PreparedText | None:
         """Text of the languages to keep, if the user names any."""
-        return prepare_replay(self.request, self.work)
+        return self._prepared[1]
 
     @cached_property
     def kept_pairs(self) -> dict[str, list[tuple[str, str]]]:
         """Held-out pairs of the languages to keep."""
         if self.replay is not None:
-            return {pair: rows for pair, rows in self.replay.held_out_pairs.items() if pair not in self.new.pairs}
+            return self.replay.held_out_pairs
         pairs: dict[str, list[tuple[str, str]]] = {}
         for row in read_sample():
             if row.part == HELD_OUT and row.language not in self.new.languages:
