@@ -1,12 +1,14 @@
 """`adapt`: from files of a language to an encoder that knows it, with scores before and after.
 
 The stages follow each other: prepare text, score, extend the vocabulary, tokenize, train, export, score again. Each
-stores its result in OUT/work, so that an interrupted call resumes. The settings are stored before training.
+stores its result in OUT/work, so that an interrupted call resumes. The settings are stored before training. OUT/work
+has text of the user, so it is deleted at the end.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -124,12 +126,15 @@ def adapt(
         _check_same_request(out, description)
         finished = _read_finished(out)
         if finished is not None:
+            shutil.rmtree(out / WORK, ignore_errors=True)
             return finished
         stages = Stages(request, out, out / WORK)
         stages.load_model()  # before anything is written
         (out / WORK).mkdir(parents=True, exist_ok=True)
         write_json(out / WORK / REQUEST, description)
-        return _run(stages, out)
+        result = _run(stages, out)
+        shutil.rmtree(out / WORK)
+        return result
 
 
 def _run(stages: Stages, out: Path) -> Adaptation:
@@ -164,10 +169,12 @@ def _paths(files: Files) -> tuple[str, ...]:
 
 
 def _check_same_request(out: Path, description: dict[str, Any]) -> None:
-    file = out / WORK / REQUEST
-    if not file.is_file():
+    if (out / WORK / REQUEST).is_file():
+        stored = read_json(out / WORK / REQUEST)
+    elif (out / RESULT).is_file():
+        stored = read_json(out / RESULT).get("request", {})
+    else:
         return
-    stored = read_json(file)
     changed = sorted(name for name in description if stored.get(name) != description[name])
     if changed:
         found = ", ".join("content of the files" if name == "digests" else name for name in changed)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.folder_kinds import folder_kind
@@ -66,17 +65,10 @@ class AdaptRequest:
             if not path.is_file() and not any(each.is_file() for each in path.rglob("*")):
                 raise BadInput(f"{path}: a folder without files. Give files, or folders with files.")
 
-    def description(self) -> dict[str, Any]:
-        """Return the JSON values that determine the result: the options, and a digest of the content of all files."""
+    def description(self) -> dict[str, str]:
+        """Return a digest of each option and of the content of all files: no name or path of the user."""
         digests = {name: fingerprint(_digests(getattr(self, name))) for name in ("text", "pairs", "replay")}
-        return (
-            asdict(self)
-            | {"text": [*self.text], "pairs": [*self.pairs], "replay": [*self.replay]}
-            | {
-                "assignments": [*self.assignments],
-                "digests": digests,
-            }
-        )
+        return {name: fingerprint(value) for name, value in (asdict(self) | {"digests": digests}).items()}
 
 
 def _digests(paths: Sequence[str]) -> list[str]:

@@ -263,7 +263,14 @@ class Stages:
         rows_before = [row for row in before if row["language"] in names]
         seconds = time.perf_counter() - started
         write_report(self.out, self.request.model, [*rows_before, *rows], changes, seconds)
-        values = {"model": self.request.model, "settings": asdict(settings), "reasons": dict(reasons)}
+        values = {
+            "request": self.request.description(),
+            "model": self.request.model,
+            "settings": asdict(settings),
+            "reasons": dict(reasons),
+            "text": {key: getattr(self.new, key) for key in ("pairs", "lines", "removed", "dropped")},
+            "training": read_json(self.run / "cost.json"),
+        }
         changed = [change.to_json() for change in changes]
         write_result(self.out, {**values, "changes": changed, "seconds": round(seconds, 1)})
         print_status(f"adapted in {format_duration(seconds)}")
