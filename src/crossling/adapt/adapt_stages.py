@@ -138,7 +138,7 @@ class Stages:
         if file.is_file():
             stored = read_json(file)
             return AdaptSettings(**stored["settings"]), stored["reasons"]
-        choices = choose_settings(self.request, self.given, self.facts, self.new, self.replay)
+        choices, streams = choose_settings(self.request, self.given, self.facts, self.new, self.replay)
         settings, reasons = choices.finish(), choices.reasons
         build_recipe(settings, self.facts, self.recipe_assignments)  # refuses wrong settings before the long work
         if self.request.minutes is not None and "steps" not in self.given:
@@ -149,6 +149,7 @@ class Stages:
                 settings = replace(settings, steps=steps, epochs=epochs)
                 reasons["steps"] = f"{self.request.minutes:g} minutes at {seconds:.2f} s a step"
                 reasons["epochs"] = "from the steps"
+        reasons["steps"] += f"; {streams.describe(settings)}"
         write_json(file, {"settings": asdict(settings), "reasons": reasons})
         return settings, reasons
 

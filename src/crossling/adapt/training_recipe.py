@@ -42,12 +42,11 @@ def build_recipe(
         BadInput: A setting is unknown, or contradicts the model or another one.
     """
     length = settings.length
-    masked = {"tokens": settings.tokens, "length": length}
     recipe = Recipe(
         name=NAME,
         model=replace(SIZES["small"], dropout=0.0, relative=False, gate=False, lora=settings.lora or None),
-        mlm=MLM(**masked) if settings.has("mlm") else None,
-        tlm=TLM(**masked) if settings.has("tlm") else None,
+        mlm=MLM(tokens=settings.tokens, length=length) if settings.has("mlm") else None,
+        tlm=TLM(tokens=settings.tlm_tokens, length=length) if settings.has("tlm") else None,
         xlco=_contrastive(settings, facts) if settings.has("xlco") else None,
         distillation=_distillation(settings, facts) if settings.has("distillation") else None,
         sampling=Sampling(focus=settings.focus, replay=settings.replay),
