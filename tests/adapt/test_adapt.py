@@ -53,6 +53,8 @@ def test_the_folder_opens_without_crossling_and_has_scores(adapted: tuple[Path, 
     assert load(out).encode(["Halló"]).shape == (1, 16)
     found = {(change.language, change.measure) for change in result.changes}
     assert {("is", "retrieval, %"), ("is", "MLM loss"), ("is", "tokens per word"), ("de", "retrieval, %")} <= found
+    assert all(change.examples > 0 for change in result.changes)
+    assert ("de", "MLM loss") in found
     fertility = next(change for change in result.changes if change.measure == "tokens per word")
     assert fertility.after < fertility.before
     rows = [json.loads(line) for line in (out / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -105,6 +107,42 @@ def test_a_repeated_call_returns_the_result_and_other_options_are_refused(
     assert str(messy_files) not in (out / "adapt.json").read_text(encoding="utf-8")
     with pytest.raises(BadInput, match="other options \\(different: assignments\\)"):
         adapt(tiny_model, messy_files, out, set=["epochs=3"])
+
+
+def test_another_model_in_the_same_folder_is_refused(
+    tiny_model: Path, messy_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    monkeypatch.setattr(adapt_stages.Stages, "prepare", interrupt)
+    for change in (None, "model.safetensors", "tokenizer.json"):
+        if change:
+            file = model / change
+            content = file.read_bytes()
+            file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        expected = pytest.raises(BadInput, match="files or the model") if change else pytest.raises(Interrupted)
+        with expected:
+            adapt(model, messy_files, tmp_path / "out")
+        if change:
+            file.write_bytes(content)
+
+
+def test_several_processes_are_refused(
+    tiny_model: Path, messy_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(BadInput, match="cannot run under torchrun"):
+        adapt(tiny_model, messy_files, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_time_to_aim_at_lowers_the_steps(
+    tiny_model: Path, messy_files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = adapt(tiny_model, messy_files, tmp_path / "out", dry_run=True, text=(), minutes=0.001, set=["entries=0"])
+    assert result.settings.steps < 50
+    assert result.settings.epochs < 10
+    assert "0.001 minutes at" in result.reasons["steps"]
+    assert "reads pairs" in capsys.readouterr().err
 
 
 def test_a_dry_run_prints_settings_and_time_and_writes_nothing(
@@ -207,7 +245,10 @@ def test_declared_first_tokens_stay_the_sentence_vectors(
         "pretrain",
         lambda recipe, *given, **named: (recipes.append(recipe), train(recipe, *given, **named)),
     )
-    adapt(model, messy_files, tmp_path / "out", text=(), set=[*FAST, "entries=0", "objectives=xlco,distillation"])
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    (model / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
+    with pytest.warns(UserWarning, match="declares prompts, which training does not use"):
+        adapt(model, messy_files, tmp_path / "out", text=(), set=[*FAST, "entries=0", "objectives=xlco,distillation"])
     [recipe] = recipes
     head = load(tmp_path / "out").head
     assert head is not None

@@ -86,7 +86,8 @@ def adapt(
         pair: Languages of the translations, such as `en-sw`. [default: by file names and headers]
         replay: Files, or a folder of corpora, of languages to keep. [default: a small sample of 47 languages in the
             package, on which the original model is the teacher]
-        minutes: Limit of the training time. The number of steps follows from the measured time of a step.
+        minutes: Training time to aim at. The number of steps follows from the measured time of a few steps, so a
+            machine with other work can take longer.
         lora: Train LoRA matrices of this rank in place of all weights, for Hugging Face models. Needs the extra `lora`.
         set: `key=value` settings: one of the printed choices (`epochs=5`), or of a recipe (`xlco.temperature=0.1`).
         seed: Seed of new weights and of sampling.
@@ -114,6 +115,8 @@ def adapt(
         assignments=tuple(set),
         seed=seed,
     )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise BadInput("adapt: cannot run under torchrun. Start one plain process.")
     request.check()
     split_assignments(request.assignments)
     out = Path(out)
@@ -177,7 +180,7 @@ def _check_same_request(out: Path, description: dict[str, Any]) -> None:
         return
     changed = sorted(name for name in description if stored.get(name) != description[name])
     if changed:
-        found = ", ".join("content of the files" if name == "digests" else name for name in changed)
+        found = ", ".join("content of the files or the model" if name == "digests" else name for name in changed)
         raise BadInput(
             f"{out}: holds an adaptation with other options (different: {found}). Repeat the original command to resume"
             " it, or give another folder."

@@ -9,8 +9,11 @@ from pathlib import Path
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.folder_kinds import folder_kind
+from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES
 from crossling.core.resumable import file_fingerprint, fingerprint
 from crossling.corpora.languages import canonical_code, parse_pair
+from crossling.inference.sentence_head import HEAD_FILES
+from crossling.recipes.run_checkpoints import find_checkpoint, run_of
 
 PathOrName = str | os.PathLike[str]
 
@@ -26,7 +29,7 @@ class AdaptRequest:
         replay: Files or folders of corpora of the languages to keep.
         language: Language of the text.
         pair: Languages of the translations.
-        minutes: Time limit of the training.
+        minutes: Training time to aim at.
         lora: Rank of the LoRA matrices. Without it all weights are trained.
         assignments: `key=value` settings.
         seed: Seed of the new weights and of the sampling.
@@ -68,7 +71,19 @@ class AdaptRequest:
     def description(self) -> dict[str, str]:
         """Return a digest of each option and of the content of all files: no name or path of the user."""
         digests = {name: fingerprint(_digests(getattr(self, name))) for name in ("text", "pairs", "replay")}
+        digests["model"] = fingerprint([file_fingerprint(file) for file in _model_files(self.model)])
         return {name: fingerprint(value) for name, value in (asdict(self) | {"digests": digests}).items()}
+
+
+def _model_files(model: str) -> list[Path]:
+    """Return the files with weights and tokenizer of a model in a folder. A hub name has none here."""
+    folder = Path(model)
+    if run_of(folder) is not None:
+        saved = find_checkpoint(folder)
+        vocabulary = (run_of(folder) or folder) / "vocab"
+        return [file for each in (saved, vocabulary) for file in sorted(each.iterdir()) if file.is_file()]
+    patterns = (*TOKENIZER_FILES, *WEIGHT_FILES, *HEAD_FILES)
+    return sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
 
 
 def _digests(paths: Sequence[str]) -> list[str]:

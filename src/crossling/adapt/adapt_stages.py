@@ -218,15 +218,18 @@ class Stages:
         recipe, shards = self.recipe(settings), self.shards(settings)
         probe = None
         if recipe.mlm is not None:
-            sentences = {code: self.new.held_out_sentences(code) for code in self.new.languages}
-            kept = self._kept_sentences()
             validation = self.work / "held-out"
             if not validation.is_dir():
-                write_held_out_text(validation, {code: each for code, each in (kept | sentences).items() if each})
+                write_held_out_text(validation, self._validation_sentences())
             probe = make_loss_probe(
                 tokenize(validation, self.vocabulary(settings), self.work / "held-out-shards"), recipe
             )
         pretrain(recipe, shards, self.run, init=self.facts.initial, probe=probe)
+
+    def _validation_sentences(self) -> dict[str, list[str]]:
+        """Return the held-out sentences on which the MLM loss is measured, by language."""
+        sentences = {code: self.new.held_out_sentences(code) for code in self.new.languages}
+        return {code: each for code, each in (self._kept_sentences() | sentences).items() if each}
 
     def _kept_sentences(self) -> dict[str, list[str]]:
         if self.replay is not None:
@@ -279,6 +282,7 @@ class Stages:
 
     def _loss_changes(self, settings: AdaptSettings) -> list[Change]:
         focus = settings.focus.split(",")
+        sentences = self._validation_sentences()
         return [
             Change(
                 language=each.language,
@@ -286,7 +290,7 @@ class Stages:
                 measure=LOSS,
                 before=each.before,
                 after=each.after,
-                examples=len(self.new.held_out_sentences(each.language)),
+                examples=len(sentences[each.language]),
             )
             for each in read_probe_changes(self.run / "metrics.jsonl")
             if each.kind == "loss" and each.term == "mlm"
