@@ -62,13 +62,13 @@ def test_fewer_epochs_limit_all_streams(tiny_model: Path, tmp_path: Path) -> Non
     assert max(streams.passes(settings).values()) <= 3.1
 
 
-def test_text_that_is_too_small_is_not_masked_and_the_plan_says_so(tiny_model: Path, tmp_path: Path) -> None:
+def test_text_that_is_too_small_is_not_masked_and_the_plan_states_it(tiny_model: Path, tmp_path: Path) -> None:
     settings, reasons, _ = choose(tiny_model, tmp_path, 100_000, 20)
     assert settings.objectives == "tlm,xlco,distillation"
     assert "no MLM, since 15,625 steps would read its" in reasons["objectives"]
 
 
-def test_much_text_beside_few_pairs_is_read_in_part_and_the_plan_says_so(tiny_model: Path, tmp_path: Path) -> None:
+def test_much_text_beside_few_pairs_is_read_in_part_and_the_plan_states_it(tiny_model: Path, tmp_path: Path) -> None:
     settings, _, streams = choose(tiny_model, tmp_path, 500, 60_000)
     assert streams.passes(settings)["text for MLM"] < 1
     assert "pairs 10 times" in streams.describe(settings)

@@ -21,7 +21,7 @@ DE, FR = ([row[1][::-1] for row in read_icelandic()[start : start + 120]] for st
 def few_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clean with one rule, and do not identify languages."""
     monkeypatch.setattr(prepare_text, "_available_rules", lambda: Rules(duplicates=True))
-    monkeypatch.setattr(prepare_text, "_check_languages", lambda corpora: None)
+    monkeypatch.setattr(prepare_text, "_check_languages", lambda _: None)
 
 
 def write_pairs(file: Path, *columns: list[str]) -> Path:

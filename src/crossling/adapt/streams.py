@@ -1,4 +1,4 @@
-"""How much new text there is for each objective, and how often a number of steps reads it."""
+"""Amounts of new text for each objective, and the number of times that a training reads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_SHORTENED = 0.5  # part of the tokens that new entries leave, at least
 
 @dataclass(frozen=True, kw_only=True)
 class Streams:
-    """What has to be sampled to read the new text once. Replayed examples count, and tokens are estimated.
+    """Amounts to sample so that the new text is read once. Replayed examples count, and tokens are estimated.
 
     Attributes:
         pairs: Translation pairs.
