@@ -132,15 +132,7 @@ def collect(runs: Path) -> dict[str, Any]:
     found = {}
     for file in sorted(runs.glob("*/adapt.json")):
         stored = json.loads(file.read_text(encoding="utf-8"))
-        cost = json.loads((file.parent / "work" / file.parent.name / "cost.json").read_text(encoding="utf-8"))
-        held_out = json.loads((file.parent / "work" / "new" / "held-out.json").read_text(encoding="utf-8"))
-        found[file.parent.name] = {
-            "settings": stored["settings"],
-            "training": cost,
-            "seconds": stored["seconds"],
-            "text": {key: held_out[key] for key in ("pairs", "lines", "removed", "dropped")},
-            "changes": stored["changes"],
-        }
+        found[file.parent.name] = {key: stored[key] for key in ("settings", "training", "seconds", "text", "changes")}
     return {"command": "python experiments/adapt.py run FILES -o RUNS", "seed": 0, "runs": found}
 
 

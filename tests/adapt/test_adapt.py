@@ -20,6 +20,14 @@ from crossling.inference.load import load
 from .conftest import FAST
 
 
+class Interrupted(Exception):
+    """Ends a call before the end."""
+
+
+def interrupt(*_: Any) -> None:
+    raise Interrupted
+
+
 def adapt(model: Path, files: Path, out: Path, **options: Any) -> Any:
     given = {"text": files / "text.is.txt", "pairs": [files / "bitext.csv"], "pair": "en-is", "set": FAST}
     return xl.adapt(model, out, **(given | options))
@@ -45,6 +53,8 @@ def test_the_folder_opens_without_crossling_and_has_scores(adapted: tuple[Path, 
     assert load(out).encode(["Halló"]).shape == (1, 16)
     found = {(change.language, change.measure) for change in result.changes}
     assert {("is", "retrieval, %"), ("is", "MLM loss"), ("is", "tokens per word"), ("de", "retrieval, %")} <= found
+    assert all(change.examples > 0 for change in result.changes)
+    assert ("de", "MLM loss") in found
     fertility = next(change for change in result.changes if change.measure == "tokens per word")
     assert fertility.after < fertility.before
     rows = [json.loads(line) for line in (out / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -55,8 +65,24 @@ def test_the_folder_opens_without_crossling_and_has_scores(adapted: tuple[Path, 
     assert "CC BY 2.0 FR" in card
 
 
-def test_training_never_reads_held_out_sentences(adapted: tuple[Path, Any]) -> None:
-    out, _ = adapted
+def test_an_interrupted_call_keeps_its_state_and_resumes(
+    adapted: tuple[Path, Any], tiny_model: Path, messy_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(adapt_stages, "publish_folder", interrupt)
+        with pytest.raises(Interrupted):
+            adapt(tiny_model, messy_files, out)
+    check_no_held_out_sentence_is_trained(out)
+    shutil.rmtree(out / "work" / "exported")
+    monkeypatch.setattr(adapt_stages, "write_training_corpora", interrupt)  # finished, so not repeated
+    result = adapt(tiny_model, messy_files, out)
+    assert result.settings == adapted[1].settings
+    assert load(out).encode(["Halló"]).shape == (1, 16)
+    assert not (out / "work").exists()
+
+
+def check_no_held_out_sentence_is_trained(out: Path) -> None:
     stored = json.loads((out / "work" / "new" / "held-out.json").read_text(encoding="utf-8"))
     held_out = {side for rows in stored["held_out_pairs"].values() for row in rows for side in row}
     held_out |= {line for lines in stored["held_out_lines"].values() for line in lines}
@@ -74,18 +100,49 @@ def test_a_repeated_call_returns_the_result_and_other_options_are_refused(
     again = adapt(tiny_model, messy_files, out)
     assert (again.changes, again.settings) == (result.changes, result.settings)
     assert (out / "model.safetensors").stat().st_mtime_ns == before
+    assert not (out / "work").exists()
+    stored = json.loads((out / "adapt.json").read_text(encoding="utf-8"))
+    assert stored["training"]["steps"] == 2
+    assert stored["text"]["lines"]["is"] > 10
+    assert str(messy_files) not in (out / "adapt.json").read_text(encoding="utf-8")
     with pytest.raises(BadInput, match="other options \\(different: assignments\\)"):
         adapt(tiny_model, messy_files, out, set=["epochs=3"])
 
 
-def test_an_interrupted_call_resumes(adapted: tuple[Path, Any], tiny_model: Path, messy_files: Path) -> None:
-    out, result = adapted
-    copy = out.parent / "copy"
-    shutil.copytree(out, copy)
-    for name in ("adapt.json", "model.safetensors"):
-        (copy / name).unlink()
-    shutil.rmtree(copy / "work" / "exported")
-    assert adapt(tiny_model, messy_files, copy).changes == result.changes
+def test_another_model_in_the_same_folder_is_refused(
+    tiny_model: Path, messy_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    monkeypatch.setattr(adapt_stages.Stages, "prepare", interrupt)
+    for change in (None, "model.safetensors", "tokenizer.json"):
+        if change:
+            file = model / change
+            content = file.read_bytes()
+            file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        expected = pytest.raises(BadInput, match="files or the model") if change else pytest.raises(Interrupted)
+        with expected:
+            adapt(model, messy_files, tmp_path / "out")
+        if change:
+            file.write_bytes(content)
+
+
+def test_several_processes_are_refused(
+    tiny_model: Path, messy_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(BadInput, match="cannot run under torchrun"):
+        adapt(tiny_model, messy_files, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_time_to_aim_at_lowers_the_steps(
+    tiny_model: Path, messy_files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = adapt(tiny_model, messy_files, tmp_path / "out", dry_run=True, text=(), minutes=0.001, set=["entries=0"])
+    assert result.settings.steps < 50
+    assert result.settings.epochs < 10
+    assert "0.001 minutes at" in result.reasons["steps"]
+    assert "reads pairs" in capsys.readouterr().err
 
 
 def test_a_dry_run_prints_settings_and_time_and_writes_nothing(
@@ -171,7 +228,9 @@ def test_lora_ends_as_a_plain_model_with_unchanged_old_embeddings(
     assert not torch.equal(old.state_dict()[query], new.state_dict()[query])
 
 
-def test_declared_first_tokens_stay_the_sentence_vectors(tiny_model: Path, messy_files: Path, tmp_path: Path) -> None:
+def test_declared_first_tokens_stay_the_sentence_vectors(
+    tiny_model: Path, messy_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = shutil.copytree(tiny_model, tmp_path / "model")
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
     modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
@@ -179,9 +238,19 @@ def test_declared_first_tokens_stay_the_sentence_vectors(tiny_model: Path, messy
     (model / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": 16, "pooling_mode_cls_token": True}
     (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
-    adapt(model, messy_files, tmp_path / "out", text=(), set=[*FAST, "entries=0", "objectives=xlco,distillation"])
+    recipes: list[Any] = []
+    train = adapt_stages.pretrain
+    monkeypatch.setattr(
+        adapt_stages,
+        "pretrain",
+        lambda recipe, *given, **named: (recipes.append(recipe), train(recipe, *given, **named)),
+    )
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    (model / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
+    with pytest.warns(UserWarning, match="declares prompts, which training does not use"):
+        adapt(model, messy_files, tmp_path / "out", text=(), set=[*FAST, "entries=0", "objectives=xlco,distillation"])
+    [recipe] = recipes
     head = load(tmp_path / "out").head
     assert head is not None
     assert head.poolings == ("cls",)
-    recipe = json.loads((tmp_path / "out" / "work" / "out" / "recipe.json").read_text(encoding="utf-8"))["recipe"]
-    assert recipe["xlco"]["pooling"] == recipe["distillation"]["pooling"] == "cls"
+    assert [recipe.xlco.pooling, recipe.distillation.pooling] == ["cls", "cls"]

@@ -27,6 +27,7 @@ SETTINGS = AdaptSettings(
     matrices="muon",
     pairs=8,
     tokens=64,
+    tlm_tokens=64,
     length=64,
 )
 

@@ -1,12 +1,14 @@
 """`adapt`: from files of a language to an encoder that knows it, with scores before and after.
 
 The stages follow each other: prepare text, score, extend the vocabulary, tokenize, train, export, score again. Each
-stores its result in OUT/work, so that an interrupted call resumes. The settings are stored before training.
+stores its result in OUT/work, so that an interrupted call resumes. The settings are stored before training. OUT/work
+has text of the user, so it is deleted at the end.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -84,7 +86,8 @@ def adapt(
         pair: Languages of the translations, such as `en-sw`. [default: by file names and headers]
         replay: Files, or a folder of corpora, of languages to keep. [default: a small sample of 47 languages in the
             package, on which the original model is the teacher]
-        minutes: Limit of the training time. The number of steps follows from the measured time of a step.
+        minutes: Training time to aim at. The number of steps follows from the measured time of a few steps, so a
+            machine with other work can take longer.
         lora: Train LoRA matrices of this rank in place of all weights, for Hugging Face models. Needs the extra `lora`.
         set: `key=value` settings: one of the printed choices (`epochs=5`), or of a recipe (`xlco.temperature=0.1`).
         seed: Seed of new weights and of sampling.
@@ -112,6 +115,8 @@ def adapt(
         assignments=tuple(set),
         seed=seed,
     )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise BadInput("adapt: cannot run under torchrun. Start one plain process.")
     request.check()
     split_assignments(request.assignments)
     out = Path(out)
@@ -124,12 +129,15 @@ def adapt(
         _check_same_request(out, description)
         finished = _read_finished(out)
         if finished is not None:
+            shutil.rmtree(out / WORK, ignore_errors=True)
             return finished
         stages = Stages(request, out, out / WORK)
         stages.load_model()  # before anything is written
         (out / WORK).mkdir(parents=True, exist_ok=True)
         write_json(out / WORK / REQUEST, description)
-        return _run(stages, out)
+        result = _run(stages, out)
+        shutil.rmtree(out / WORK)
+        return result
 
 
 def _run(stages: Stages, out: Path) -> Adaptation:
@@ -164,13 +172,15 @@ def _paths(files: Files) -> tuple[str, ...]:
 
 
 def _check_same_request(out: Path, description: dict[str, Any]) -> None:
-    file = out / WORK / REQUEST
-    if not file.is_file():
+    if (out / WORK / REQUEST).is_file():
+        stored = read_json(out / WORK / REQUEST)
+    elif (out / RESULT).is_file():
+        stored = read_json(out / RESULT).get("request", {})
+    else:
         return
-    stored = read_json(file)
     changed = sorted(name for name in description if stored.get(name) != description[name])
     if changed:
-        found = ", ".join("content of the files" if name == "digests" else name for name in changed)
+        found = ", ".join("content of the files or the model" if name == "digests" else name for name in changed)
         raise BadInput(
             f"{out}: holds an adaptation with other options (different: {found}). Repeat the original command to resume"
             " it, or give another folder."

@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from crossling.core.errors import BadInput, suggestion
 from crossling.core.folder_kinds import folder_kind
+from crossling.core.hub import TOKENIZER_FILES, WEIGHT_FILES
 from crossling.core.resumable import file_fingerprint, fingerprint
 from crossling.corpora.languages import canonical_code, parse_pair
+from crossling.inference.sentence_head import HEAD_FILES
+from crossling.recipes.run_checkpoints import find_checkpoint, run_of
 
 PathOrName = str | os.PathLike[str]
 
@@ -27,7 +29,7 @@ class AdaptRequest:
         replay: Files or folders of corpora of the languages to keep.
         language: Language of the text.
         pair: Languages of the translations.
-        minutes: Time limit of the training.
+        minutes: Training time to aim at.
         lora: Rank of the LoRA matrices. Without it all weights are trained.
         assignments: `key=value` settings.
         seed: Seed of the new weights and of the sampling.
@@ -66,17 +68,22 @@ class AdaptRequest:
             if not path.is_file() and not any(each.is_file() for each in path.rglob("*")):
                 raise BadInput(f"{path}: a folder without files. Give files, or folders with files.")
 
-    def description(self) -> dict[str, Any]:
-        """Return the JSON values that determine the result: the options, and a digest of the content of all files."""
+    def description(self) -> dict[str, str]:
+        """Return a digest of each option and of the content of all files: no name or path of the user."""
         digests = {name: fingerprint(_digests(getattr(self, name))) for name in ("text", "pairs", "replay")}
-        return (
-            asdict(self)
-            | {"text": [*self.text], "pairs": [*self.pairs], "replay": [*self.replay]}
-            | {
-                "assignments": [*self.assignments],
-                "digests": digests,
-            }
-        )
+        digests["model"] = fingerprint([file_fingerprint(file) for file in _model_files(self.model)])
+        return {name: fingerprint(value) for name, value in (asdict(self) | {"digests": digests}).items()}
+
+
+def _model_files(model: str) -> list[Path]:
+    """Return the files with weights and tokenizer of a model in a folder. A hub name has none here."""
+    folder = Path(model)
+    if run_of(folder) is not None:
+        saved = find_checkpoint(folder)
+        vocabulary = (run_of(folder) or folder) / "vocab"
+        return [file for each in (saved, vocabulary) for file in sorted(each.iterdir()) if file.is_file()]
+    patterns = (*TOKENIZER_FILES, *WEIGHT_FILES, *HEAD_FILES)
+    return sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
 
 
 def _digests(paths: Sequence[str]) -> list[str]:

@@ -34,6 +34,7 @@ class AdaptSettings:
         matrices: Optimizer of the weight matrices of the layers: adam, or muon.
         pairs: Translation pairs in a step.
         tokens: Tokens of masked text in a step.
+        tlm_tokens: Tokens of masked translation pairs in a step.
         length: Longest sentence pair, and longest block of text, in tokens.
         lora: Rank of the LoRA matrices. 0 trains all weights.
     """
@@ -49,6 +50,7 @@ class AdaptSettings:
     matrices: Literal["adam", "muon"]
     pairs: Annotated[int, AT_LEAST_1]
     tokens: Annotated[int, AT_LEAST_1]
+    tlm_tokens: Annotated[int, AT_LEAST_1]
     length: Annotated[int, AT_LEAST_1]
     lora: Annotated[int, AT_LEAST_0] = 0
 

@@ -27,7 +27,7 @@ from crossling.adapt.held_out_scores import (
     vocabulary_changes,
 )
 from crossling.adapt.model_facts import ModelFacts, load_model_facts
-from crossling.adapt.prepare_text import PreparedText, prepare_replay, prepare_text
+from crossling.adapt.prepare_text import PreparedText, prepare_text
 from crossling.adapt.replay_sample import HELD_OUT, PIVOT, TRAIN, read_sample
 from crossling.adapt.training_corpora import write_held_out_text, write_training_corpora
 from crossling.adapt.training_recipe import build_recipe, seconds_per_step
@@ -78,23 +78,27 @@ class Stages:
 
     def prepare(self) -> None:
         """Prepare the text of the new languages and of those to keep."""
-        _ = self.new, self.replay
+        _ = self._prepared
 
     @cached_property
-    def new(self) -> PreparedText:
-        """Text of the new languages."""
+    def _prepared(self) -> tuple[PreparedText, PreparedText | None]:
         return prepare_text(self.request, self.work)
 
-    @cached_property
+    @property
+    def new(self) -> PreparedText:
+        """Text of the new languages."""
+        return self._prepared[0]
+
+    @property
     def replay(self) -> PreparedText | None:
         """Text of the languages to keep, if the user names any."""
-        return prepare_replay(self.request, self.work)
+        return self._prepared[1]
 
     @cached_property
     def kept_pairs(self) -> dict[str, list[tuple[str, str]]]:
         """Held-out pairs of the languages to keep."""
         if self.replay is not None:
-            return {pair: rows for pair, rows in self.replay.held_out_pairs.items() if pair not in self.new.pairs}
+            return self.replay.held_out_pairs
         pairs: dict[str, list[tuple[str, str]]] = {}
         for row in read_sample():
             if row.part == HELD_OUT and row.language not in self.new.languages:
@@ -134,7 +138,7 @@ class Stages:
         if file.is_file():
             stored = read_json(file)
             return AdaptSettings(**stored["settings"]), stored["reasons"]
-        choices = choose_settings(self.request, self.given, self.facts, self.new, self.replay)
+        choices, streams = choose_settings(self.request, self.given, self.facts, self.new, self.replay)
         settings, reasons = choices.finish(), choices.reasons
         build_recipe(settings, self.facts, self.recipe_assignments)  # refuses wrong settings before the long work
         if self.request.minutes is not None and "steps" not in self.given:
@@ -145,6 +149,7 @@ class Stages:
                 settings = replace(settings, steps=steps, epochs=epochs)
                 reasons["steps"] = f"{self.request.minutes:g} minutes at {seconds:.2f} s a step"
                 reasons["epochs"] = "from the steps"
+        reasons["steps"] += f"; {streams.describe(settings)}"
         write_json(file, {"settings": asdict(settings), "reasons": reasons})
         return settings, reasons
 
@@ -213,15 +218,18 @@ class Stages:
         recipe, shards = self.recipe(settings), self.shards(settings)
         probe = None
         if recipe.mlm is not None:
-            sentences = {code: self.new.held_out_sentences(code) for code in self.new.languages}
-            kept = self._kept_sentences()
             validation = self.work / "held-out"
             if not validation.is_dir():
-                write_held_out_text(validation, {code: each for code, each in (kept | sentences).items() if each})
+                write_held_out_text(validation, self._validation_sentences())
             probe = make_loss_probe(
                 tokenize(validation, self.vocabulary(settings), self.work / "held-out-shards"), recipe
             )
         pretrain(recipe, shards, self.run, init=self.facts.initial, probe=probe)
+
+    def _validation_sentences(self) -> dict[str, list[str]]:
+        """Return the held-out sentences on which the MLM loss is measured, by language."""
+        sentences = {code: self.new.held_out_sentences(code) for code in self.new.languages}
+        return {code: each for code, each in (self._kept_sentences() | sentences).items() if each}
 
     def _kept_sentences(self) -> dict[str, list[str]]:
         if self.replay is not None:
@@ -259,7 +267,14 @@ class Stages:
         rows_before = [row for row in before if row["language"] in names]
         seconds = time.perf_counter() - started
         write_report(self.out, self.request.model, [*rows_before, *rows], changes, seconds)
-        values = {"model": self.request.model, "settings": asdict(settings), "reasons": dict(reasons)}
+        values = {
+            "request": self.request.description(),
+            "model": self.request.model,
+            "settings": asdict(settings),
+            "reasons": dict(reasons),
+            "text": {key: getattr(self.new, key) for key in ("pairs", "lines", "removed", "dropped")},
+            "training": read_json(self.run / "cost.json"),
+        }
         changed = [change.to_json() for change in changes]
         write_result(self.out, {**values, "changes": changed, "seconds": round(seconds, 1)})
         print_status(f"adapted in {format_duration(seconds)}")
@@ -267,6 +282,7 @@ class Stages:
 
     def _loss_changes(self, settings: AdaptSettings) -> list[Change]:
         focus = settings.focus.split(",")
+        sentences = self._validation_sentences()
         return [
             Change(
                 language=each.language,
@@ -274,7 +290,7 @@ class Stages:
                 measure=LOSS,
                 before=each.before,
                 after=each.after,
-                examples=len(self.new.held_out_sentences(each.language)),
+                examples=len(sentences[each.language]),
             )
             for each in read_probe_changes(self.run / "metrics.jsonl")
             if each.kind == "loss" and each.term == "mlm"

@@ -3,9 +3,8 @@
     OUT/ config.json ...      as `crossling export` writes it
          adapt.json           settings with their reasons, changes on held-out text, time
          scores.jsonl         report.html  report.md
-         work/                corpora, vocabulary, shards and run
 
-The working state is needed only to resume an interrupted call.
+While the adaptation is not finished, OUT/work has its text, vocabulary, shards and run.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from crossling.tasks.scores import ScoreRow
 
 RESULT, RESULT_FORMAT = "adapt.json", 1
 WORK = "work"
-OWN_FILES = (RESULT, WORK, "scores.jsonl", "report.html", "report.md", "showcase.json")
+OWN_FILES = (RESULT, "scores.jsonl", "report.html", "report.md", "showcase.json")
 
 
 def publish_folder(exported: Path, out: Path) -> None:

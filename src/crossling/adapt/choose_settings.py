@@ -11,6 +11,7 @@ from crossling.adapt.adapt_request import AdaptRequest
 from crossling.adapt.adapt_settings import AdaptSettings, Choices
 from crossling.adapt.model_facts import ModelFacts
 from crossling.adapt.prepare_text import PreparedText
+from crossling.adapt.streams import SAMPLE_LINES, Streams, measure_streams
 from crossling.core.errors import BadInput
 from crossling.corpora.corpus import Corpora
 from crossling.corpora.languages import parse_pair
@@ -21,8 +22,8 @@ PIVOT = "en"
 GOOD_COVERAGE, GOOD_FERTILITY = 0.99, 2.2  # part of known tokens, and tokens per word
 WORDS_PER_ENTRY = 25  # of the new text, at least, for each new vocabulary entry
 MAX_ENTRIES, MAX_ENTRY_PART, MIN_ENTRIES = 8000, 0.25, 100
-MAX_EPOCHS, MIN_STEPS, MAX_STEPS = 10.0, 20, 20_000
-SAMPLE_LINES = 2000
+MAX_EPOCHS, MAX_STEPS = 10.0, 20_000
+STEPS_PER_EPOCH = 20  # at least, if the batch can be so small
 WARMUP = 0.1
 # Learning rates to continue training, by width up to which they apply.
 ADAM_LR = {512: 2e-4, 800: 5e-5, 1 << 30: 2e-5}
@@ -32,8 +33,8 @@ LORA_LR_FACTOR = 10
 
 def choose_settings(
     request: AdaptRequest, given: Mapping[str, str], facts: ModelFacts, new: PreparedText, replay: PreparedText | None
-) -> Choices:
-    """Return all choices but the number of steps that a time limit allows, each with its reason.
+) -> tuple[Choices, Streams]:
+    """Return all choices but the number of steps that a time limit allows, each with its reason, and the streams.
 
     Raises:
         BadInput: A value of the user is not valid.
@@ -46,10 +47,20 @@ def choose_settings(
     _choose_entries(choices, facts, new, focus)
     objectives = _choose_objectives(choices, facts, new, replay, focus)
     choices.choose("replay", 0.3 if replay else 0.0, _replay_reason(replay, objectives))
-    _choose_batch(choices, facts, new, focus)
+    streams = measure_streams(
+        facts.vocabulary,
+        new,
+        focus,
+        is_extended=bool(choices.values["entries"]),
+        replay=replay,
+        replayed=float(str(choices.values["replay"])),
+    )
+    _choose_length(choices, facts, new, focus)
+    _choose_batch(choices, facts, streams, objectives)
     _choose_optimizer(choices, facts)
-    _choose_steps(choices, new, focus, objectives)
-    return choices
+    _choose_steps(choices, streams, objectives)
+    _limit_passes(choices, streams)
+    return choices, streams
 
 
 def _choose_focus(choices: Choices, new: PreparedText) -> list[str]:
@@ -166,13 +177,7 @@ def _replay_reason(replay: PreparedText | None, objectives: Sequence[str]) -> st
     )
 
 
-def _choose_batch(choices: Choices, facts: ModelFacts, new: PreparedText, focus: Sequence[str]) -> None:
-    rows = _focus_pairs(new, focus)
-    limit = 64 if facts.device == "cpu" else 512
-    pairs = max(8, min(limit, 2 ** int(math.log2(max(8, rows / 20)))))
-    choices.choose("pairs", pairs, f"a batch for {facts.device}, and at least 20 steps an epoch")
-    tokens = 2048 if facts.device == "cpu" else 32_768
-    choices.choose("tokens", tokens, f"a batch for {facts.device}")
+def _choose_length(choices: Choices, facts: ModelFacts, new: PreparedText, focus: Sequence[str]) -> None:
     sample = facts.vocabulary.encode(list(chain.from_iterable(focus_lines(new, focus, 500).values())))
     lengths = sorted(map(len, sample)) or [LENGTH_MULTIPLE]
     usual = lengths[int(0.99 * (len(lengths) - 1))]
@@ -183,8 +188,22 @@ def _choose_batch(choices: Choices, facts: ModelFacts, new: PreparedText, focus:
     )
 
 
-def _focus_pairs(new: PreparedText, focus: Sequence[str]) -> int:
-    return sum(count for pair, count in new.pairs.items() if {*parse_pair(pair)} & {*focus})
+def _choose_batch(choices: Choices, facts: ModelFacts, streams: Streams, objectives: Sequence[str]) -> None:
+    limit = 64 if facts.device == "cpu" else 512
+    pairs = max(8, min(limit, 2 ** int(math.log2(max(8, streams.pairs / STEPS_PER_EPOCH)))))
+    choices.choose("pairs", pairs, f"a batch for {facts.device}, and at least {STEPS_PER_EPOCH} steps an epoch")
+    tokens = 2048 if facts.device == "cpu" else 32_768
+    reason = f"a batch for {facts.device}"
+    small = max(_number(choices, "length"), int(streams.text_tokens / STEPS_PER_EPOCH))
+    if not {"xlco", "tlm"} & {*objectives} and small < tokens:
+        tokens, reason = small, f"{STEPS_PER_EPOCH} steps an epoch, or one block of text in a step"
+    choices.choose("tokens", tokens, reason)
+    is_given = "tokens" in choices.given and "tlm_tokens" not in choices.given
+    choices.choose("tlm_tokens", choices.values["tokens"], "as `tokens`" if is_given else reason)
+
+
+def _number(choices: Choices, name: str) -> int:
+    return int(str(choices.values[name]))
 
 
 def _choose_optimizer(choices: Choices, facts: ModelFacts) -> None:
@@ -200,26 +219,45 @@ def _choose_optimizer(choices: Choices, facts: ModelFacts) -> None:
     choices.choose("lr", factor * lr, reason)
 
 
-def _choose_steps(choices: Choices, new: PreparedText, focus: Sequence[str], objectives: Sequence[str]) -> None:
-    per_epoch = steps_per_epoch(choices, new, focus, objectives)
-    least = max(1, math.ceil(MIN_STEPS / per_epoch))
-    default = min(2 * MAX_EPOCHS, max(MAX_EPOCHS, least)) if per_epoch * MAX_EPOCHS < MIN_STEPS else MAX_EPOCHS
-    choices.choose("epochs", default, "enough for a small corpus; more overfits")
+def _choose_steps(choices: Choices, streams: Streams, objectives: Sequence[str]) -> None:
+    if {"xlco", "tlm"} & {*objectives}:
+        per_epoch = streams.pairs / _number(choices, "pairs")
+    else:
+        per_epoch = streams.text_tokens / _number(choices, "tokens")
+    per_epoch = max(per_epoch, 1 / MAX_EPOCHS)  # without new text, or with a batch that is larger than it
+    choices.choose("epochs", MAX_EPOCHS, "enough for a small corpus; more overfits")
     epochs = float(str(choices.values["epochs"]))
     steps = max(1, min(MAX_STEPS, round(epochs * per_epoch)))
     bound = f", at most {MAX_STEPS:,}" if steps == MAX_STEPS else ""
-    choices.choose("steps", steps, f"{epochs:g} epochs of {per_epoch:,.0f} steps{bound}")
+    choices.choose("steps", steps, f"{epochs:g} epochs of {per_epoch:,.3g} steps{bound}")
     if "steps" in choices.given:
-        chosen = int(str(choices.values["steps"]))
-        choices.values["epochs"], choices.reasons["epochs"] = round(chosen / per_epoch, 2), "from the steps"
+        choices.values["epochs"], choices.reasons["epochs"] = (
+            round(_number(choices, "steps") / per_epoch, 2),
+            "from the steps",
+        )
 
 
-def steps_per_epoch(choices: Choices, new: PreparedText, focus: Sequence[str], objectives: Sequence[str]) -> float:
-    """Return the steps in which the pairs are read once, or the text if no objective reads pairs."""
-    if {"xlco", "tlm"} & {*objectives}:
-        return max(1.0, _focus_pairs(new, focus) / int(str(choices.values["pairs"])))
-    words = sum(new.lines.get(code, 0) for code in focus) * 15  # tokens of a line, roughly
-    return max(1.0, words / int(str(choices.values["tokens"])))
+def _limit_passes(choices: Choices, streams: Streams) -> None:
+    """Lower the tokens of MLM and TLM, so that neither reads its text more often than the limit, or drop it."""
+    epochs = float(str(choices.values["epochs"])) if "steps" not in choices.given else MAX_EPOCHS
+    steps = _number(choices, "steps")
+    one_pair = streams.pair_tokens / max(1.0, streams.pairs)
+    for name, key, whole, least in (
+        ("mlm", "tokens", streams.text_tokens, min(_number(choices, "length"), streams.text_tokens)),
+        ("tlm", "tlm_tokens", streams.pair_tokens, one_pair),
+    ):
+        objectives = str(choices.values["objectives"]).split(",")
+        allowed = int(epochs * whole / steps)
+        if name not in objectives or {key, "tokens"} & {*choices.given} or _number(choices, key) <= allowed:
+            continue
+        if allowed >= least or len(objectives) == 1 or "objectives" in choices.given:
+            choices.choose(
+                key, max(1, allowed, math.ceil(least)), f"so that {whole:,.0f} tokens are read {epochs:g} times"
+            )
+            continue
+        kept = ",".join(each for each in objectives if each != name)
+        reason = f"no {name.upper()}, since {steps:,} steps would read its {whole:,.0f} tokens over {epochs:g} times"
+        choices.choose("objectives", kept, f"{choices.reasons['objectives']}; {reason}")
 
 
 def limit_steps(settings: AdaptSettings, seconds_per_step: float, minutes: float) -> int:

@@ -37,7 +37,7 @@ class Change:
         language: Language, or language pair.
         role: `new` for the languages to learn, `kept` for the others.
         measure: What was measured.
-        before: Value of the original model.
+        before: Value of the original model. The MLM loss is that of step 0, with the extended vocabulary.
         after: Value of the adapted model.
         examples: Number of pairs or lines.
     """

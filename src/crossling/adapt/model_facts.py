@@ -114,6 +114,13 @@ def _declared_pooling(name: str, initial: AnyInitialModel) -> Literal["mean", "c
             f"{name}: its sentence vectors are {head}. Those of the result have no layers after the pooling",
             stacklevel=4,
         )
+    declared = [*(["prompts"] if any(head.prompts.values()) else [])]
+    declared += [f"a maximum of {head.max_length} tokens"] if head.max_length else []
+    if declared:
+        warnings.warn(
+            f"{name}: declares {' and '.join(declared)}, which training does not use, so the result declares none",
+            stacklevel=4,
+        )
     return "cls" if head.poolings == ("cls",) else "mean"
 
 

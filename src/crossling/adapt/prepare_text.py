@@ -4,18 +4,18 @@
               train/                corpora without held-out rows and their near-duplicates
               held-out.json         pairs and lines that training never reads
 
-WORK/replay has the same for text of the languages to keep.
+WORK/replay has the same for text of the languages to keep. Neither reads what the other one holds out.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crossling.adapt.adapt_request import AdaptRequest, is_corpora_folder
 from crossling.cleaning.clean import clean
@@ -36,6 +36,8 @@ LINES_PER_UNIT = 20  # text is held out in runs of lines of one document
 CHECKED_LINES = 300  # long lines of each language whose language is identified
 WRONG_LANGUAGE = 0.5  # part of them in another language, above which the language must be a mistake
 FEWEST_CHECKED = 10
+PIVOT = "en"
+HELD_OUT_FILE = "held-out.json"
 
 Pair = tuple[str, str]
 PairRows = list[tuple[str, str]]
@@ -77,34 +79,45 @@ class PreparedText:
         return sentences
 
 
-def prepare_text(request: AdaptRequest, work: Path) -> PreparedText:
-    """Return the text of the new languages. Finished parts are not repeated.
+def prepare_text(request: AdaptRequest, work: Path) -> tuple[PreparedText, PreparedText | None]:
+    """Return the text of the new languages, and that of the languages to keep. Finished parts are not repeated.
 
     Args:
         request: Files and languages.
         work: Folder of the working state.
 
+    Returns:
+        Both parts. The second is None if the user names no text to keep.
+
     Raises:
         BadInput: If a file cannot be read, is in another language, or too little is left.
     """
-    return _prepare(work, "new", lambda out: _ingest_new(request, out))
+    sources = {"new": _ingest_new, **({"replay": _ingest_replay} if request.replay else {})}
+    folders = [work / name for name in sources]
+    if not all((folder / HELD_OUT_FILE).is_file() for folder in folders):
+        dropped = [_clean(folder, make, request) for folder, make in zip(folders, sources.values(), strict=True)]
+        for folder, part, reasons in zip(folders, _split(folders), dropped, strict=True):
+            part.dropped = reasons
+            write_json(folder / HELD_OUT_FILE, {**asdict(part), "train": ""})
+    new, *replay = map(_read_prepared, folders)
+    return new, replay[0] if replay else None
 
 
-def prepare_replay(request: AdaptRequest, work: Path) -> PreparedText | None:
-    """Return the text of the languages to keep, or None if the user names none."""
-    if not request.replay:
-        return None
+def _read_prepared(folder: Path) -> PreparedText:
+    values = read_json(folder / HELD_OUT_FILE)
+    rows = {pair: [(a, b) for a, b in each] for pair, each in values["held_out_pairs"].items()}
+    return PreparedText(**{**values, "train": folder / "train", "held_out_pairs": rows})
+
+
+def _ingest_replay(request: AdaptRequest, out: Path) -> Path:
     folders = [path for path in map(Path, request.replay) if is_corpora_folder(path)]
     files = [path for path in map(Path, request.replay) if path not in folders]
     if folders and (files or len(folders) > 1):
         raise BadInput(f"replay: {folders[0]} is a folder of corpora. Give it alone, or only other files.")
-
-    def make(out: Path) -> Path:
-        if not folders:
-            ingest(files, out)
-        return folders[0] if folders else out
-
-    return _prepare(work, "replay", make)
+    if folders:
+        return folders[0]
+    ingest(files, out)
+    return out
 
 
 def _ingest_new(request: AdaptRequest, out: Path) -> Path:
@@ -115,24 +128,18 @@ def _ingest_new(request: AdaptRequest, out: Path) -> Path:
     return out
 
 
-def _prepare(work: Path, name: str, make: Any) -> PreparedText:
-    folder = work / name
-    stored = folder / "held-out.json"
-    if stored.is_file():
-        values = read_json(stored)
-        rows = {pair: [(a, b) for a, b in each] for pair, each in values["held_out_pairs"].items()}
-        return PreparedText(**{**values, "train": folder / "train", "held_out_pairs": rows})
+def _clean(folder: Path, make: Any, request: AdaptRequest) -> dict[str, int]:
+    """Write the cleaned corpora of a part. Return the dropped rows by reason."""
     folder.mkdir(parents=True, exist_ok=True)
-    source = make(folder / "ingested")
+    source = make(request, folder / "ingested")
     _check_languages(Corpora(source))
     report = clean(source, folder / "cleaned", _available_rules())
     assert report is not None
-    prepared = _split(Corpora(folder / "cleaned"), folder / "train")
+    dropped: dict[str, int] = {}
     for corpus in report["corpora"]:
         for reason, count in corpus["reasons"].items():
-            prepared.dropped[reason] = prepared.dropped.get(reason, 0) + count
-    write_json(stored, {**asdict(prepared), "train": ""})
-    return prepared
+            dropped[reason] = dropped.get(reason, 0) + count
+    return dropped
 
 
 def _available_rules() -> Rules:
@@ -182,70 +189,117 @@ def _check_language(language: str, lines: Iterable[str], where: str) -> None:
 # ---- hold out -----------------------------------------------------------------------------------------------
 
 
-def _split(corpora: Corpora, out: Path) -> PreparedText:
-    """Write the corpora without held-out rows and their near-duplicates."""
-    prepared = PreparedText(out)
-    _choose_pairs(corpora, prepared)
-    _choose_lines(corpora, prepared)
-    sides = (side for rows in prepared.held_out_pairs.values() for row in rows for side in row)
-    lines = (line for each in prepared.held_out_lines.values() for line in each)
+class Bitext(NamedTuple):
+    """A corpus of translations. A row has an empty side where there is no translation."""
+
+    name: str
+    languages: tuple[str, ...]
+    rows: Iterator[tuple[str, ...]]
+    is_multi: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """Cleaned corpora without text and language pairs that another part has."""
+
+    corpora: Corpora
+    without_text: Collection[str] = ()
+    without_pairs: Collection[str] = ()
+
+    def text(self) -> list[Any]:
+        """Return the corpora of text."""
+        return [text for text in self.corpora.text if text.language not in self.without_text]
+
+    def bitexts(self) -> Iterator[Bitext]:
+        """Yield the corpora of translations. A multi-way corpus has no language that would complete another pair."""
+        for pairs in self.corpora.pairs:
+            if _pair_key(*pairs.languages) not in self.without_pairs:
+                yield Bitext(pairs.label, pairs.languages, pairs.rows(), False)
+        for multi in self.corpora.multi:
+            languages = [*multi.languages]
+            for pair in map(parse_pair, self.without_pairs):
+                if {*pair} <= {*languages}:
+                    languages.remove(pair[0] if pair[1] == PIVOT else pair[1])
+            if len(languages) > 1:
+                rows = zip(*map(multi.lines, languages), strict=True)
+                yield Bitext(multi.name, tuple(languages), rows, True)
+
+
+def _split(folders: Sequence[Path]) -> list[PreparedText]:
+    """Write the corpora of each part without the held-out rows of all parts and their near-duplicates."""
+    parts: list[PreparedText] = []
+    sources: list[Source] = []
+    for folder in folders:
+        text, pairs = (parts[0].lines, parts[0].pairs) if parts else ((), ())
+        source, part = Source(Corpora(folder / "cleaned"), text, pairs), PreparedText(folder / "train")
+        _choose_pairs(source, part)
+        _choose_lines(source, part)
+        sources.append(source)
+        parts.append(part)
+    sides = (side for part in parts for rows in part.held_out_pairs.values() for row in rows for side in row)
+    lines = (line for part in parts for each in part.held_out_lines.values() for line in each)
     index = HeldOutIndex([*sides, *lines])
-    with atomic_folder(out) as new:
+    for source, part in zip(sources, parts, strict=True):
+        _write_training_text(source, part, index)
+    return parts
+
+
+def _write_training_text(source: Source, prepared: PreparedText, index: HeldOutIndex) -> None:
+    prepared.pairs, prepared.lines = {}, {}
+    with atomic_folder(prepared.train) as new:
         for name in ("text", "pairs", "multi"):
             (new / name).mkdir()
-        for text in corpora.text:
+        for text in source.text():
             _write_text(text, new, index, prepared)
-        for name, languages, rows in _all_rows(corpora):
-            _write_rows(new, (name, languages), rows, index, prepared)
+        for bitext in source.bitexts():
+            _write_rows(new, bitext, index, prepared)
         for folder in [new / name for name in ("text", "pairs", "multi")]:
             if not any(folder.iterdir()):
                 folder.rmdir()
     if not any(prepared.pairs.values()) and not any(prepared.lines.values()):
-        raise BadInput("text and pairs: nothing is left to train on. Give more text.")
+        where = "replay" if source.without_pairs or source.without_text else "text and pairs"
+        raise BadInput(f"{where}: nothing is left to train on. Give more text.")
     held_out_rows = sum(map(len, prepared.held_out_pairs.values()))
     held_out_lines = sum(map(len, prepared.held_out_lines.values()))
     prepared.removed = max(0, prepared.removed - held_out_rows - held_out_lines)  # those are removed as well
     print_status(
         f"held out {held_out_rows:,} pairs and {held_out_lines:,} lines; removed {prepared.removed:,} like them"
     )
-    return prepared
 
 
-def _all_rows(corpora: Corpora) -> Iterator[tuple[str, tuple[str, ...], Iterator[tuple[str, ...]]]]:
-    """Yield name, languages and rows of every corpus of translations. A row has an empty side where there is none."""
-    for pairs in corpora.pairs:
-        yield pairs.label, pairs.languages, pairs.rows()
-    for multi in corpora.multi:
-        yield multi.name, multi.languages, zip(*map(multi.lines, multi.languages), strict=True)
+def _pair_key(one: str, other: str) -> str:
+    return "-".join(sorted((one, other)))
 
 
 def _pairs_of(languages: Sequence[str], row: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    for one, other in combinations(range(len(languages)), 2):
-        if row[one] and row[other]:
-            yield f"{languages[one]}-{languages[other]}", (row[one], row[other])
+    """Yield the pairs of a row, the same in whichever order a corpus has the languages."""
+    for (one, first), (other, second) in combinations(sorted(zip(languages, row, strict=True)), 2):
+        if first and second:
+            yield _pair_key(one, other), (first, second)
 
 
-def _choose_pairs(corpora: Corpora, prepared: PreparedText) -> None:
+def _choose_pairs(source: Source, prepared: PreparedText) -> None:
     keys: dict[str, list[int]] = {}
-    for _, languages, rows in _all_rows(corpora):
-        for row in rows:
-            for pair, sides in _pairs_of(languages, row):
+    for bitext in source.bitexts():
+        for row in bitext.rows:
+            for pair, sides in _pairs_of(bitext.languages, row):
                 keys.setdefault(pair, []).append(content_key(*sides))
     limits = {pair: min(HELD_OUT_PAIRS, int(HELD_OUT_PART * len(each))) for pair, each in keys.items()}
     chosen = {pair: smallest_keys(each, limits[pair]) for pair, each in keys.items()}
-    for _, languages, rows in _all_rows(corpora):
-        for row in rows:
-            for pair, sides in _pairs_of(languages, row):
+    prepared.pairs = {pair: len(each) for pair, each in keys.items()}
+    for bitext in source.bitexts():
+        for row in bitext.rows:
+            for pair, sides in _pairs_of(bitext.languages, row):
                 key = content_key(*sides)
                 if key in chosen[pair]:
                     chosen[pair].remove(key)
                     prepared.held_out_pairs.setdefault(pair, []).append(sides)
 
 
-def _choose_lines(corpora: Corpora, prepared: PreparedText) -> None:
-    for text in corpora.text:
+def _choose_lines(source: Source, prepared: PreparedText) -> None:
+    for text in source.text():
         units = [unit for document in text.documents() for unit in _units(document)]
-        lines = sum(map(len, units))
+        lines = prepared.lines[text.language] = sum(map(len, units))
         limit, taken = min(HELD_OUT_LINES, int(HELD_OUT_PART * lines)), 0
         for unit in sorted(units, key=lambda unit: content_key(*unit)):
             if taken + len(unit) > limit:
@@ -270,29 +324,22 @@ def _write_text(text: Any, new: Path, index: HeldOutIndex, prepared: PreparedTex
     prepared.lines[text.language] = kept
 
 
-def _write_rows(
-    new: Path,
-    corpus: tuple[str, tuple[str, ...]],
-    rows: Iterable[tuple[str, ...]],
-    index: HeldOutIndex,
-    prepared: PreparedText,
-) -> None:
-    name, languages = corpus
-    is_multi = len(languages) > 2
-    folder = new / "multi" / name if is_multi else new / "pairs"
+def _write_rows(new: Path, bitext: Bitext, index: HeldOutIndex, prepared: PreparedText) -> None:
+    folder = new / "multi" / bitext.name if bitext.is_multi else new / "pairs"
     folder.mkdir(exist_ok=True)
-    files = [folder / f"{code}.txt" for code in languages] if is_multi else [folder / f"{name}.tsv"]
-    handles = [file.open("w", encoding="utf-8", newline="\n") for file in files]
+    names = [f"{code}.txt" for code in bitext.languages] if bitext.is_multi else [f"{bitext.name}.tsv"]
+    handles = [(folder / name).open("w", encoding="utf-8", newline="\n") for name in names]
     try:
-        for row in rows:
-            is_held_out = index.has_any(row)
-            prepared.removed += is_held_out
-            if is_held_out and not is_multi:
+        for row in bitext.rows:
+            pairs = [pair for pair, _ in _pairs_of(bitext.languages, row)]
+            if not pairs:
+                continue  # an empty side
+            if index.has_any(row):
+                prepared.removed += 1
                 continue
-            sides = ("",) * len(row) if is_held_out else row
-            for pair, _ in _pairs_of(languages, sides):
+            for pair in pairs:
                 prepared.pairs[pair] = prepared.pairs.get(pair, 0) + 1
-            for handle, cell in zip(handles, sides if is_multi else ["\t".join(sides)], strict=True):
+            for handle, cell in zip(handles, row if bitext.is_multi else ["\t".join(row)], strict=True):
                 handle.write(f"{cell}\n")
     finally:
         for handle in handles:

@@ -13,7 +13,7 @@ NEW, REPLAY = "new", "replay"  # prefixes of the names of collections
 
 
 def write_training_corpora(out: Path, new: PreparedText, replay: PreparedText | None) -> None:
-    """Write one folder of corpora. The text of a language that is new is not replayed as well.
+    """Write one folder of corpora.
 
     Args:
         out: Folder to write.
@@ -38,8 +38,7 @@ def _copy(source: Path, folder: Path, prefix: str) -> None:
                 else (folder / kind / f"{prefix}.{rest[0]}")
             )
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
-            shutil.copyfile(file, target)
+        shutil.copyfile(file, target)
 
 
 def write_held_out_text(out: Path, sentences: Mapping[str, Sequence[str]]) -> None:

@@ -27,7 +27,7 @@ def adapt(
     replay: Annotated[
         list[str] | None, option("FILES", "Text and pairs of languages to keep. [default: a shipped sample]")
     ] = None,
-    minutes: Annotated[float | None, option("M", "Train for at most this time.")] = None,
+    minutes: Annotated[float | None, option("M", "Aim at this training time.")] = None,
     lora: Annotated[int | None, option("RANK", "Train LoRA matrices of this rank only. Needs peft.", min=1)] = None,
     set_: Annotated[
         list[str] | None, option("KEY=VALUE", "Change a printed choice, or a recipe setting. Repeatable.", "--set")
