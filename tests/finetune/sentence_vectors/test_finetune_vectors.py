@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.testing import assert_close
 from typer.testing import CliRunner
 
@@ -24,8 +25,9 @@ from crossling.finetune.sentence_vectors.vector_losses import SentenceObjective
 from crossling.finetune.sentence_vectors.vector_model import build_sentence_model, find_prompts, save_sentence_model
 from crossling.finetune.sentence_vectors.vector_texts import VectorTexts, tokenize_texts
 from crossling.inference.sentence_encoder import Encoder
-from tests.finetune.tiny_tasks import model_folder
+from tests.finetune.tiny_tasks import make_model, make_tokenizer, model_folder
 from tests.objectives.slow import gradients, same_gradients
+from tests.train.worlds import in_processes
 
 QUICK: dict[str, Any] = {"batch": 8, "lr": 3e-3, "steps": 50, "checkpoint_every": 25, "temperature": 0.1}
 WORDS = ["red", "blue", "green", "dog", "cat", "bird", "runs", "sleeps", "sings", "where", "what", "the", "old"]
@@ -135,6 +137,24 @@ def test_vectors_in_training_are_those_of_the_encoder(declared_encoder: Encoder)
     with torch.no_grad():
         found = model(batch)
     np.testing.assert_allclose(found.numpy(), declared_encoder.encode(texts.strings), atol=1e-6)
+
+
+def train_mining_again(model: Path, file: Path, out: Path) -> None:
+    options = QUICK | {"steps": 4, "checkpoint_every": 4, "hard_negatives": 1, "remine": True}
+    xl.finetune(model, type="embedding", train=file, out=out, **options)
+
+
+def test_two_processes_train_the_same_as_one(tmp_path: Path) -> None:
+    model = make_model("xlmr")
+    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
+    model.save_pretrained(tmp_path / "model")
+    make_tokenizer().save_pretrained(tmp_path / "model")
+    file = write_pairs(tmp_path / "train.en.tsv", 22)  # the third step has pairs of two epochs
+    train_mining_again(tmp_path / "model", file, tmp_path / "one")
+    in_processes(2, train_mining_again, tmp_path / "model", file, tmp_path / "two")
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    for name, weights in one.items():
+        assert_close(two[name], weights, atol=1e-3, rtol=0)  # AdamW steps of 3e-3 by the sign of noise
 
 
 def test_scored_pairs_and_mining_again(tmp_path: Path) -> None:
