@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 import crossling as xl
 from crossling.cli.app import app
 from crossling.core.errors import BadInput
+from crossling.finetune.own_labels import OwnLabels
 from crossling.finetune.sentence_vectors import vector_training
+from crossling.finetune.sentence_vectors.finetune_vectors import read_training_pairs
 from crossling.finetune.sentence_vectors.sentence_pairs import SentencePair
 from crossling.finetune.sentence_vectors.vector_batches import PairBatches
 from crossling.finetune.sentence_vectors.vector_losses import SentenceObjective
@@ -173,12 +175,23 @@ def test_scored_pairs_and_mining_again(tmp_path: Path) -> None:
     xl.finetune(model, type="embedding", train=file, out=tmp_path / "c", batch=4, steps=2, loss="cosine")
 
 
+def test_pairs_with_a_text_of_the_dev_set_are_not_trained_on(tmp_path: Path) -> None:
+    file = tmp_path / "train.tsv"
+    rows = [(f"a{i}", f"b{i}") for i in range(10)]  # the tenth is held out
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in [*rows, ("c", "B9!"), ("d", "A9."), ("b9", "e"), ("f", "g")]))
+    train, dev = read_training_pairs(OwnLabels(kind="embedding", train=file))
+    assert [row.anchor for row in dev.rows] == ["a9"]
+    assert [row.anchor for row in train.rows] == [*(a for a, _ in rows[:9]), "f"]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
         ("a\tb\n", {}, "too few pairs to hold out"),
         ("a\tb\n" * 20, {}, "too few pairs to hold out"),
-        ("".join(f"a{i}\tb\n" for i in range(20)), {"loss": "cosent"}, "the loss cosent needs scores"),
+        ("".join(f"a{i}\tb\n" for i in range(20)), {}, "too few pairs to hold out"),
+        ("".join(f"a{i}\tb{i}\n" for i in range(20)), {"loss": "cosent"}, "the loss cosent needs scores"),
+        ("".join(f"a{i}\tb{i}\t5\n" for i in range(20)), {"loss": "cosine"}, "all scores are 5. Give scores that diff"),
         ("", {"los": "cosent"}, "there is no 'los'; did you mean 'loss'"),
     ],
 )
