@@ -157,8 +157,8 @@ def distill(
         for file in (out / RESULT, out / WORK / "request.json"):
             if file.is_file() and read_json(file).get("request") != described:
                 raise BadInput(
-                    f"{out}: a student of other files or options, or of another teacher. Give the same again, or another"
-                    " folder."
+                    f"{out}: a student of other files or options, or of another teacher. Give the same again, or"
+                    " another folder."
                 )
         if (out / RESULT).is_file():
             return dict(read_json(out / RESULT))
