@@ -51,9 +51,11 @@ def main() -> None:
             out = Path(folder) / name.replace(" ", "-").replace(",", "")
             result = xl.distill("bundled", out, text=files[:2], pairs=files[2:], **own | {"set": settings})
             print("\n".join(comparison_table(result)), flush=True)
+            result["models"][1]["model"] = out.name  # not its temporary folder
             rows.append({"student": name, "settings": settings, **{key: result[key] for key in ("models", "held out")}})
     counts = {"pairs": options.pairs, "text": options.text, "steps": options.steps, "batch": options.batch}
     command = "python experiments/distill.py " + " ".join(f"--{key} {value}" for key, value in counts.items())
+    command += " --students " + " ".join(f"{name!r}" for name in options.students)
     file = options.results / f"{date.today()}-distill.json"
     write_json(file, {"device": cpu_name(), "command": command, "teacher": "bundled", "rows": rows})
     print(file)

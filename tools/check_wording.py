@@ -3,8 +3,9 @@
     python tools/check_wording.py [PATH ...]
 
 Prints `file:line: found -> write` for every term that readers of the field do not use and `file:line: N words` for
-every sentence over 30 words. Exits with 1 if there is any. Identifiers are checked word by word: `_` and capital
-letters separate words. `--table` prints the glossary of CONTRIBUTING.
+every sentence over 30 words. In pages, a line of one upper-case word is a placeholder. Exits with 1 if there
+is any. Identifiers are checked word by word: `_` and capital letters separate words. `--table` prints the glossary of
+CONTRIBUTING.
 """
 
 from __future__ import annotations
@@ -276,6 +277,11 @@ def check(file: Path) -> Iterator[str]:
             count = len(re.findall(r"[A-Za-z][\w'-]*", sentence))
             if count > LONGEST:
                 yield f"{relative}:{number}: {count} words in a sentence: {sentence[:60]!r}"
+    if file.suffix == ".md":
+        outside = re.sub(r"```.*?```", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL)
+        for number, line in enumerate(outside.splitlines(), start=1):
+            if re.fullmatch(r"[A-Z][A-Z_]{2,}", line):
+                yield f"{relative}:{number}: {line!r} alone on a line -> what it is a placeholder for"
     if file.suffix == ".py":
         yield from headless(text, relative)
 

@@ -14,7 +14,7 @@ from crossling.cli.app import app
 from crossling.core.errors import BadInput
 from crossling.distill import distill as module
 from crossling.distill.student_model import cut_teacher, parse_layers
-from tests.finetune.tiny_tasks import WORDS, model_folder
+from tests.finetune.tiny_tasks import WORDS, make_model, model_folder
 
 SMALL = ["steps=3", "distillation.sentences=8", "distillation.length=32", "model.max_length=64", "model.width=16"]
 SMALL += ["model.heads=2", "model.feed_forward=32", "model.layers=2", "model.universal_layer=2"]
@@ -60,6 +60,12 @@ def test_a_student_is_trained_compared_and_kept(
     )
     monkeypatch.setattr(module, "_distill", None)
     assert xl.distill(teacher, out, **options) == result  # type: ignore[arg-type]
+    (tmp_path / "moved").mkdir()
+    options |= {"pairs": [pairs.rename(tmp_path / "moved" / pairs.name)]}
+    assert xl.distill(teacher, out, **options) == result  # type: ignore[arg-type]
+    make_model("xlmr", seed=1).save_pretrained(teacher)
+    with pytest.raises(BadInput, match="or of another teacher"):
+        xl.distill(teacher, out, **options)  # type: ignore[arg-type]
 
 
 def test_plan_writes_nothing(tmp_path: Path, files: tuple[Path, Path]) -> None:
@@ -81,6 +87,12 @@ def test_layers_of_the_teacher_are_the_start(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"has no layer 3\. Give numbers from 1 to 2"):
         cut_teacher(teacher, [1, 3])
     assert parse_layers("1,3") == parse_layers([1, 3]) == (1, 3)
+
+
+def test_a_world_of_processes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(BadInput, match="cannot run under torchrun"):
+        xl.distill("bundled", tmp_path / "out", pairs=[__file__])
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ import pytest
 from crossling.core.errors import BadInput
 from crossling.distill.student_data import gather_sentences
 
+NUMBERS = [str((10_000_019 * i) % 1_000_000_007) for i in range(7, 47)]  # that are not nearly equal
+
 
 def write_files(folder: Path, pairs: int = 40) -> list[Path]:
     """Write text of two languages and pairs, some of which are in the text too."""
     folder.mkdir(exist_ok=True)
-    rows = [(f"Satz Nummer {i}.", f"Sentence number {i}.") for i in range(pairs)]
+    rows = [(f"Satz {NUMBERS[i]}.", f"Sentence {NUMBERS[i]}.") for i in range(pairs)]
     (folder / "de-en.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in [*rows, rows[0]]))
     texts = [f"Nur Text {i}!" for i in range(5)]
     (folder / "de.txt").write_text("\n".join([*texts, *(a.upper() for a, _ in rows)]) + "\n")
@@ -32,9 +34,21 @@ def test_held_out_pairs_are_not_trained_on(tmp_path: Path) -> None:
     assert len(teacher) == len({*teacher}) == data.targets == 36 + 36 + 5
     for sentence, row in targets["de"].items():
         number = sentence.rstrip(".").rpartition(" ")[2]
-        expected = f"Sentence number {number}." if sentence.startswith("Satz") else sentence
+        expected = f"Sentence {number}." if sentence.startswith("Satz") else sentence
         assert teacher[row] == expected
     assert gather_sentences([], tmp_path / "work", "en") == data  # finished work is kept
+
+
+def test_sentences_nearly_equal_to_held_out_ones_are_not_trained_on(tmp_path: Path) -> None:
+    files = write_files(tmp_path / "in")
+    other = gather_sentences(files, tmp_path / "before", "en")
+    [(german, english), *_] = other.held_out_pairs("de-en")
+    near = f"{german.rstrip(chr(46))}a."
+    with files[0].open("a") as file:
+        file.write(f"{near}\n{english}\n")
+    data = gather_sentences(files, tmp_path / "work", "en")
+    assert data.sentences == other.sentences
+    assert near not in dict(data.targets_of("de"))
 
 
 def test_corpora_and_the_source_of_the_targets(tmp_path: Path) -> None:

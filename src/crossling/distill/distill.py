@@ -28,7 +28,7 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import read_json, write_json
 from crossling.core.hub import find_local_folder
 from crossling.core.progress import format_duration, print_status
-from crossling.core.resumable import check_output_folder, file_fingerprint
+from crossling.core.resumable import check_output_folder, file_fingerprint, fingerprint
 from crossling.data.teacher_vectors import FOLDER as TEACHER_FOLDER
 from crossling.data.teacher_vectors import write_teacher_vectors
 from crossling.data.tokenize import tokenize
@@ -83,13 +83,24 @@ class DistillRequest:
     source: str
     settings: tuple[str, ...]
 
-    def describe(self) -> dict[str, Any]:
-        """Return JSON values that determine the student."""
-        files = [file for each in self.files for file in (sorted(each.rglob("*.*")) if each.is_dir() else [each])]
-        digests = {str(file): file_fingerprint(file) for file in files if file.is_file()}
-        names = ("teacher", "size", "vocabulary", "vocabulary_size", "source")
-        own = {name: getattr(self, name) for name in names}
-        return {**own, "layers": [*self.layers], "settings": [*self.settings], "files": digests}
+    def describe(self, teacher: Encoder) -> dict[str, Any]:
+        """Return JSON values that determine the student. Files and teacher may be moved."""
+        digests = [
+            [file.relative_to(each.parent if each.is_file() else each).as_posix(), file_fingerprint(file)]
+            for each in self.files
+            for file in ([each] if each.is_file() else sorted(each.rglob("*.*")))
+            if file.is_file()
+        ]
+        own = {name: getattr(self, name) for name in ("size", "vocabulary", "vocabulary_size", "source")}
+        identity = {"teacher": _teacher_fingerprint(teacher), "files": digests}
+        return {**own, **identity, "layers": [*self.layers], "settings": [*self.settings]}
+
+
+def _teacher_fingerprint(teacher: Encoder) -> str:
+    """Return a hash of the weights, the pooling and the tokenizer of a teacher."""
+    backend = getattr(teacher.tokenizer, "backend_tokenizer", None)
+    entries = sorted(teacher.tokenizer.get_vocab().items()) if backend is None else backend.to_str()
+    return fingerprint([teacher.fingerprint(), entries])
 
 
 def distill(
@@ -141,16 +152,20 @@ def distill(
         return _plan(request)
     check_output_folder(out, holds=[WORK, RESULT], command="crossling distill")
     with lock_run_output(out):
-        described = request.describe()
+        encoder = load(request.teacher)
+        described = request.describe(encoder)
         for file in (out / RESULT, out / WORK / "request.json"):
             if file.is_file() and read_json(file).get("request") != described:
-                raise BadInput(f"{out}: a student of other files or options. Give them again, or another folder.")
+                raise BadInput(
+                    f"{out}: a student of other files or options, or of another teacher. Give the same again, or"
+                    " another folder."
+                )
         if (out / RESULT).is_file():
             return dict(read_json(out / RESULT))
         work = out / WORK
         work.mkdir(parents=True, exist_ok=True)
         write_json(work / "request.json", {"request": described})
-        result = _distill(request, out, work) | {"request": described}
+        result = _distill(request, encoder, out, work) | {"request": described}
         write_json(out / RESULT, result)
         shutil.rmtree(work)
     return result
@@ -167,6 +182,8 @@ def _check(
     source: str,
     settings: Sequence[str],
 ) -> DistillRequest:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise BadInput("distill: cannot run under torchrun. Start one plain process.")
     if size not in SIZES:
         raise BadInput(f"size={size}: there is no such size{suggestion(size, SIZES)}")
     chosen = parse_layers(layers)
@@ -220,10 +237,9 @@ def _plan(request: DistillRequest) -> dict[str, Any]:
     }
 
 
-def _distill(request: DistillRequest, out: Path, work: Path) -> dict[str, Any]:
+def _distill(request: DistillRequest, encoder: Encoder, out: Path, work: Path) -> dict[str, Any]:
     """Make the student in `work`, write it to `out`, and return the comparison."""
     data = gather_sentences(request.files, work, request.source)
-    encoder = load(request.teacher)
     recipe = student_recipe(data, encoder, request.size, request.layers, request.settings)
     counts = ", ".join(f"{language} {count:,}" for language, count in data.sentences.items())
     print_status(f"Sentences: {counts}. Held-out pairs: {sum(data.held_out.values()):,}. Steps: {recipe.steps:,}.")

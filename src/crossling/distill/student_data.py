@@ -8,8 +8,8 @@
          heldout/A-B.tsv      pairs to score with
          data.json            counts; exists when all of this is complete
 
-A sentence of text has its own vector as target. Both sides of a pair have that of the source. No sentence of a held-out
-pair is trained on, in any spelling.
+A sentence of text has its own vector as target. Both sides of a pair have that of the source. No sentence that is
+equal or nearly equal to one of a held-out pair is trained on.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import IO
 import numpy as np
 import xxhash
 
+from crossling.cleaning.held_out import HeldOutIndex
 from crossling.core.errors import BadInput
 from crossling.core.files import atomic_folder, read_json, write_json
 from crossling.corpora.corpus import Corpora, open_corpora
@@ -116,12 +117,12 @@ def _write(corpora: Sequence[Corpora], out: Path, source: str, seed: int) -> Non
     held_out = {name: _hold_out(rows, seed) for name, rows in pairs.items()}
     if not any(held_out.values()):
         raise BadInput("pairs: fewer than 20 translation pairs. Give more, to train on and to score with.")
-    excluded = {_key(text) for rows in held_out.values() for row in rows for text in row}
+    excluded = HeldOutIndex(text for rows in held_out.values() for row in rows for text in row)
     with _SentenceWriter(out) as writer:
         for name, rows in pairs.items():
             codes = name.split("-")
             first = codes.index(source) if source in codes else 0
-            kept = [row for row in rows if excluded.isdisjoint(map(_key, row))]
+            kept = [row for row in rows if not excluded.has_any(row)]
             with (out / "corpora" / "pairs" / f"{name}.tsv").open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines("\t".join(row) + "\n" for row in kept)
             writer.pairs[name] = len(kept)
@@ -134,7 +135,7 @@ def _write(corpora: Sequence[Corpora], out: Path, source: str, seed: int) -> Non
         for each in corpora:
             for text in each.text:
                 for sentence in (line for document in text.documents() for line in document):
-                    if _key(sentence) not in excluded and not writer.has(text.language, sentence):
+                    if not writer.has(text.language, sentence) and sentence not in excluded:
                         writer.add(text.language, sentence, writer.target(sentence))
     counts = StudentData(
         path=out,
@@ -170,11 +171,6 @@ def _hold_out(rows: Sequence[PairRow], seed: int) -> list[PairRow]:
     number = min(HELD_OUT_PAIRS, int(HELD_OUT_FRACTION * len(rows)))
     chosen = np.random.default_rng(seed).permutation(len(rows))[: number if number > 1 else 0]
     return [rows[place] for place in sorted(chosen.tolist())]
-
-
-def _key(sentence: str) -> int:
-    """Return a hash of the letters and digits of a sentence."""
-    return _hash("".join(filter(str.isalnum, sentence.casefold())) or sentence)
 
 
 def _hash(text: str) -> int:

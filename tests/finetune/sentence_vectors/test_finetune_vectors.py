@@ -11,21 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.testing import assert_close
 from typer.testing import CliRunner
 
 import crossling as xl
 from crossling.cli.app import app
 from crossling.core.errors import BadInput
+from crossling.finetune.own_labels import OwnLabels
 from crossling.finetune.sentence_vectors import vector_training
+from crossling.finetune.sentence_vectors.finetune_vectors import read_training_pairs
 from crossling.finetune.sentence_vectors.sentence_pairs import SentencePair
 from crossling.finetune.sentence_vectors.vector_batches import PairBatches
 from crossling.finetune.sentence_vectors.vector_losses import SentenceObjective
 from crossling.finetune.sentence_vectors.vector_model import build_sentence_model, find_prompts, save_sentence_model
 from crossling.finetune.sentence_vectors.vector_texts import VectorTexts, tokenize_texts
 from crossling.inference.sentence_encoder import Encoder
-from tests.finetune.tiny_tasks import model_folder
+from tests.finetune.tiny_tasks import make_model, make_tokenizer, model_folder
 from tests.objectives.slow import gradients, same_gradients
+from tests.train.worlds import in_processes
 
 QUICK: dict[str, Any] = {"batch": 8, "lr": 3e-3, "steps": 50, "checkpoint_every": 25, "temperature": 0.1}
 WORDS = ["red", "blue", "green", "dog", "cat", "bird", "runs", "sleeps", "sings", "where", "what", "the", "old"]
@@ -137,6 +141,24 @@ def test_vectors_in_training_are_those_of_the_encoder(declared_encoder: Encoder)
     np.testing.assert_allclose(found.numpy(), declared_encoder.encode(texts.strings), atol=1e-6)
 
 
+def train_mining_again(model: Path, file: Path, out: Path) -> None:
+    options = QUICK | {"steps": 4, "checkpoint_every": 4, "hard_negatives": 1, "remine": True}
+    xl.finetune(model, type="embedding", train=file, out=out, **options)
+
+
+def test_two_processes_train_the_same_as_one(tmp_path: Path) -> None:
+    model = make_model("xlmr")
+    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
+    model.save_pretrained(tmp_path / "model")
+    make_tokenizer().save_pretrained(tmp_path / "model")
+    file = write_pairs(tmp_path / "train.en.tsv", 22)  # the third step has pairs of two epochs
+    train_mining_again(tmp_path / "model", file, tmp_path / "one")
+    in_processes(2, train_mining_again, tmp_path / "model", file, tmp_path / "two")
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    for name, weights in one.items():
+        assert_close(two[name], weights, atol=1e-3, rtol=0)  # AdamW steps of 3e-3 by the sign of noise
+
+
 def test_scored_pairs_and_mining_again(tmp_path: Path) -> None:
     model = model_folder(tmp_path / "model", "xlmr")
     file = tmp_path / "sts.tsv"
@@ -153,12 +175,23 @@ def test_scored_pairs_and_mining_again(tmp_path: Path) -> None:
     xl.finetune(model, type="embedding", train=file, out=tmp_path / "c", batch=4, steps=2, loss="cosine")
 
 
+def test_pairs_with_a_text_of_the_dev_set_are_not_trained_on(tmp_path: Path) -> None:
+    file = tmp_path / "train.tsv"
+    rows = [(f"a{i}", f"b{i}") for i in range(10)]  # the tenth is held out
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in [*rows, ("c", "B9!"), ("d", "A9."), ("b9", "e"), ("f", "g")]))
+    train, dev = read_training_pairs(OwnLabels(kind="embedding", train=file))
+    assert [row.anchor for row in dev.rows] == ["a9"]
+    assert [row.anchor for row in train.rows] == [*(a for a, _ in rows[:9]), "f"]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
         ("a\tb\n", {}, "too few pairs to hold out"),
         ("a\tb\n" * 20, {}, "too few pairs to hold out"),
-        ("".join(f"a{i}\tb\n" for i in range(20)), {"loss": "cosent"}, "the loss cosent needs scores"),
+        ("".join(f"a{i}\tb\n" for i in range(20)), {}, "too few pairs to hold out"),
+        ("".join(f"a{i}\tb{i}\n" for i in range(20)), {"loss": "cosent"}, "the loss cosent needs scores"),
+        ("".join(f"a{i}\tb{i}\t5\n" for i in range(20)), {"loss": "cosine"}, "all scores are 5. Give scores that diff"),
         ("", {"los": "cosent"}, "there is no 'los'; did you mean 'loss'"),
     ],
 )

@@ -60,6 +60,13 @@ def test_rows_without_a_text_are_counted(tmp_path: Path) -> None:
         ("a.jsonl", json.dumps({"u": "a", "v": "b", "w": "c"}), (), "columns u, v, w. Name those"),
         ("a.jsonl", json.dumps({"anchor": 3, "positive": "b"}), (), "row 1: found 3, expected a text"),
         ("a.csv", "anchor,positive,score\na,b,high\n", (), "row 1: score 'high', expected a number"),
+        (
+            "a.csv",
+            "anchor,positive,score\na,b,1\na,b,NaN\n",
+            (),
+            r"a\.csv: row 2: score 'NaN', expected a finite number",
+        ),
+        ("a.tsv", "a\tb\t-inf\n", (), "row 1: score '-inf', expected a finite number"),
     ],
 )
 def test_what_cannot_be_read_is_refused(

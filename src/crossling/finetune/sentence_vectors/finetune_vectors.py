@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crossling.cleaning.plain_text import plain_form
 from crossling.core.distributed import is_main_process, lock_run_output, process_group
 from crossling.core.errors import BadInput
 from crossling.core.progress import print_status
@@ -44,6 +45,8 @@ def finetune_vectors(
             raise BadInput(
                 f"{own.train}: the loss {name} needs scores of similarity. Add a column score, or omit loss."
             )
+    if train.is_scored and settings.loss != "ranking" and len({row.score for row in train.rows}) == 1:
+        raise BadInput(f"{own.train}: all scores are {train.rows[0].score:g}. Give scores that differ, or omit them.")
     if settings.loss == "cosine":
         train = _scale(train)
     language = canonical_code(own.language) if own.language else _language_by_name(own.train)
@@ -70,7 +73,10 @@ def finetune_vectors(
 
 
 def read_training_pairs(own: OwnLabels) -> tuple[SentencePairs, SentencePairs]:
-    """Return the training and dev pairs. Without a dev file, those of every tenth anchor are held out."""
+    """Return the training and dev pairs. Without a dev file, those of every tenth anchor are held out.
+
+    Other pairs with a text of the dev set are not trained on.
+    """
     train = read_sentence_pairs(own.train, own.columns)
     if own.dev is not None:
         dev = read_sentence_pairs(own.dev, own.columns)
@@ -81,12 +87,21 @@ def read_training_pairs(own: OwnLabels) -> tuple[SentencePairs, SentencePairs]:
         every = max(HELD_OUT, -(-len(anchors) // MAX_HELD_OUT))
         held_out = [anchors[row.anchor] % every == every - 1 for row in train.rows]
         dev = SentencePairs([row for row, is_dev in zip(train.rows, held_out, strict=True) if is_dev])
-        train = replace(train, rows=[row for row, is_dev in zip(train.rows, held_out, strict=True) if not is_dev])
+        texts = {_plain(text) for row in dev.rows for text in (row.anchor, row.positive)}
+        rest = [row for row, is_dev in zip(train.rows, held_out, strict=True) if not is_dev]
+        rows = [row for row in rest if texts.isdisjoint((_plain(row.anchor), _plain(row.positive)))]
+        if len(rows) < len(rest) and is_main_process():
+            print_status(f"{own.train}: {len(rest) - len(rows):,} pairs with a text of the dev set are not trained on")
+        train = replace(train, rows=rows)
     if len(train.rows) < 2 or not dev.rows:
         raise BadInput(f"{own.train}: too few pairs to hold out every tenth as dev set. Give more, or a dev file.")
     if train.skipped and is_main_process():
         print_status(f"{own.train}: {train.skipped:,} rows without a text were skipped")
     return train, dev
+
+
+def _plain(text: str) -> str:
+    return plain_form(text) or text
 
 
 def _language_by_name(file: Path) -> str:

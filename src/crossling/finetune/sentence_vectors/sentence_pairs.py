@@ -14,6 +14,7 @@ anchor and the second the positive. A third column has scores if all its cells a
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -234,6 +235,8 @@ def _make_pairs(record: Record, where: str) -> list[SentencePair]:
         if not _is_number(record["score"]):
             raise BadInput(f"{where}: score {record['score']!r:.40}, expected a number. Fix the row.")
         score = float(str(record["score"]).replace(",", "."))
+        if not math.isfinite(score):
+            raise BadInput(f"{where}: score {record['score']!r:.40}, expected a finite number. Fix the row.")
     return [SentencePair(anchor, positive, negatives, score) for anchor in anchors for positive in positives]
 
 

@@ -34,7 +34,7 @@ class PairBatches(SupervisedBatches[np.ndarray]):
         prompt_lengths: Tokens of the two prompts that are not pooled.
         pad: Id of <pad>.
         batch: Pairs per step over all processes.
-        negatives: Returns the hard negatives of an epoch.
+        negatives: Returns the hard negatives of an epoch. All processes call it before the same step.
         symmetric: Add the tensors from positives to anchors.
     """
 
@@ -61,10 +61,10 @@ class PairBatches(SupervisedBatches[np.ndarray]):
         return np.random.default_rng([self.seed, ORDER, epoch]).permutation(len(self.texts))
 
     def split_step(self, step: int) -> list[np.ndarray]:
-        """Return the pairs of each process: number of the pair, and epoch."""
+        """Return the pairs of each process: number of the pair, and the epoch in which the step begins."""
         epoch_N, row_N = np.divmod(np.arange(step * self.batch, (step + 1) * self.batch), len(self.texts))
         pair_N = [self._order(int(epoch))[row] for epoch, row in zip(epoch_N, row_N, strict=True)]
-        return np.array_split(np.stack([pair_N, epoch_N], 1), self.world_size)
+        return np.array_split(np.stack([pair_N, np.full_like(epoch_N, epoch_N[0])], 1), self.world_size)
 
     def micro_batch(self, items: np.ndarray) -> tuple[Batch, int, int]:
         pair_N = items[:, 0].tolist()
@@ -72,7 +72,7 @@ class PairBatches(SupervisedBatches[np.ndarray]):
         rows: dict[tuple[int, int], int] = {}  # (text, role) -> row of the vectors
         batch: Batch = {}
         if self.loss == "ranking":
-            mined = self._epoch_negatives(int(items[-1, 1]))
+            mined = self._epoch_negatives(int(items[0, 1]))
             hard = [text for pair in pair_N for text in (*self.texts.negatives[pair], *(mined[pair] if mined else ()))]
             batch |= _ranking(rows, anchors, [*positives, *hard], self.texts.known_positives, roles=(0, 1))
             if self.symmetric:

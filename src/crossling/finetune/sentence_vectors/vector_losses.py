@@ -66,7 +66,7 @@ class SentenceObjective(SupervisedObjective):
         candidate_AE, first = all_gather_rows(vector_TE[batch[f"{prefix}candidates"]])
         text_A, _ = all_gather_rows(batch[f"{prefix}candidate_texts"])
         target_N = batch[f"{prefix}targets"] + first
-        excluded_NA = (text_A[None, :, None] == batch[f"{prefix}known"][:, None, :]).any(-1)
+        excluded_NA = (text_A[None, :, None] == batch[f"{prefix}known"][:, None, :]).any(-1) | _is_repeated(text_A)
         excluded_NA = excluded_NA.scatter(1, target_N[:, None], value=False)
         score_NA = (query_NE @ candidate_AE.T / self.temperature).masked_fill(excluded_NA, -torch.inf)
         return F.cross_entropy(score_NA, target_N, reduction="sum"), (score_NA.argmax(-1) == target_N).sum()
@@ -83,3 +83,11 @@ class SentenceObjective(SupervisedObjective):
         terms = difference_MM.masked_fill(~above_MM, -torch.inf).flatten()
         loss = torch.cat([terms, terms.new_zeros(1)]).logsumexp(0)
         return loss * len(cosine_N), right_N[own].sum()
+
+
+def _is_repeated(text_A: Tensor) -> Tensor:
+    """Return which candidates are the text of an earlier one, of another process."""
+    distinct, number_A = text_A.unique(return_inverse=True)
+    place_A = torch.arange(len(text_A), device=text_A.device)
+    first = place_A.new_full((len(distinct),), len(text_A)).scatter_reduce(0, number_A, place_A, "amin")
+    return first[number_A] != place_A
