@@ -132,7 +132,7 @@ def distill(
             [default: `trim` with layers, else `new`]
         vocabulary_size: Number of entries. [default: up to 16,000; with `trim` all that are used]
         source: Language whose side of a pair gives the vector of both sides.
-        set: `key=value` settings of the recipe, such as `steps=2000` or `distillation.distance=cosine`.
+        set: `key=value` settings of the recipe, such as `steps=2000` or `distillation.distance=mse`.
         dry_run: Return the plan with the estimated time, and write nothing.
 
     Returns:

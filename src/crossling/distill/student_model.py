@@ -63,7 +63,7 @@ def student_recipe(
         mlm=None,
         tlm=None,
         xlco=None,
-        distillation=Distillation(sentences=sentences, width=None if width == own else width),
+        distillation=Distillation(sentences=sentences, distance="cosine", width=None if width == own else width),
         steps=steps,
         lr=lr,
         checkpoint_every=max(1, steps // 10),
