@@ -120,7 +120,7 @@ def cost_table(folder: Path) -> str:
 
 def _plan(page: str, shards: Path, gpu: str) -> dict[str, Any]:
     name, size = SIZES[page]
-    return xl.plan(name, shards, size=size, gpus=GPUS[page], gpu=gpu).dump()
+    return xl.plan(name, shards, size=size, gpus=GPUS[page], device=gpu).dump()
 
 
 def test_costs_are_those_of_plan(tmp_path: Path) -> None:

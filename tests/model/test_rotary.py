@@ -165,7 +165,13 @@ def test_packed_for_a_cpu(precision: str, monkeypatch: pytest.MonkeyPatch) -> No
     """The packed attention computes what the module does, here with layers that are not rounded."""
     from crossling.inference import cpu_precision
 
+    def plain(weight_OD: torch.Tensor, bias_O: torch.Tensor, _: bool) -> nn.Linear:
+        layer = nn.Linear(*reversed(weight_OD.shape))
+        layer.weight.data, layer.bias.data = weight_OD, bias_O
+        return layer
+
     monkeypatch.setattr(cpu_precision, "pack_linear", lambda linear, *_, **__: linear)
+    monkeypatch.setattr(cpu_precision, "PACKED", {"int8": plain})
     model = make_modern()
     packed = pack_network(model, "int8")
     assert isinstance(packed.blocks[0].attention, PackedSelfAttention)

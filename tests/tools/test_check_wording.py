@@ -118,8 +118,8 @@ def test_headless_docstrings_and_comments_are_found(findings: Check) -> None:
 
 
 def test_placeholders_of_pages_are_found(findings: Check) -> None:
-    [found] = findings("docs/page.md", "# Title\n\nTABLE\n\n```bash\ncat << EOF\nEOF\n```\n\nA RUN is text.\n")
-    assert found.startswith("docs/page.md:3: 'TABLE' alone on a line")
+    [found] = findings("docs/new.md", "# Title\n\nTABLE\n\n```bash\ncat << EOF\nEOF\n```\n\nA RUN is text.\n")
+    assert found.startswith("docs/new.md:3: 'TABLE' alone on a line")
 
 
 def test_contributing_has_the_glossary(capsys: pytest.CaptureFixture[str]) -> None:
