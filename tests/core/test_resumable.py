@@ -16,6 +16,7 @@ from crossling.core.resumable import (
     fingerprint,
     is_finished,
     read_entry,
+    working_folder,
     write_finished_folder,
 )
 
@@ -163,3 +164,14 @@ def test_an_exclusive_output_folder_holds_nothing_else(tmp_path: Path) -> None:
     check_output_folder(tmp_path, holds=["model"], command="crossling x")
     with pytest.raises(BadInput, match=r"thesis\.tex is no output"):
         check_output_folder(tmp_path, holds=["model"], command="crossling x", exclusive=True)
+
+
+def test_unusable_input_leaves_no_new_working_folder(tmp_path: Path) -> None:
+    for is_new in (True, False):
+        with pytest.raises(BadInput), working_folder(tmp_path / "work"):
+            raise BadInput("broken.csv: no text. Give files with text.")
+        assert (tmp_path / "work").exists() is not is_new
+        (tmp_path / "work").mkdir(exist_ok=True)
+    with pytest.raises(KeyboardInterrupt), working_folder(tmp_path / "interrupted"):
+        raise KeyboardInterrupt
+    assert (tmp_path / "interrupted").is_dir()

@@ -26,7 +26,7 @@ from crossling.core.errors import BadInput
 from crossling.core.files import check_format, read_json, write_json
 from crossling.core.locks import output_lock
 from crossling.core.progress import format_duration, print_status
-from crossling.core.resumable import check_output_folder
+from crossling.core.resumable import check_output_folder, working_folder
 
 PathOrName = str | os.PathLike[str]
 Files = PathOrName | Sequence[PathOrName]
@@ -133,9 +133,9 @@ def adapt(
             return finished
         stages = Stages(request, out, out / WORK)
         stages.load_model()  # before anything is written
-        (out / WORK).mkdir(parents=True, exist_ok=True)
-        write_json(out / WORK / REQUEST, description)
-        result = _run(stages, out)
+        with working_folder(out / WORK):
+            write_json(out / WORK / REQUEST, description)
+            result = _run(stages, out)
         shutil.rmtree(out / WORK)
         return result
 

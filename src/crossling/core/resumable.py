@@ -219,3 +219,19 @@ def _read_object(file: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
+
+
+@contextmanager
+def working_folder(folder: Path) -> Iterator[None]:
+    """Create a folder of working state, if there is none. A new one is removed if the input turns out to be unusable.
+
+    Otherwise the call with a corrected file would be refused, because the state is that of other files.
+    """
+    is_new = not folder.is_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BadInput:
+        if is_new:
+            shutil.rmtree(folder)
+        raise

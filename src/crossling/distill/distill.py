@@ -28,7 +28,7 @@ from crossling.core.errors import BadInput, suggestion
 from crossling.core.files import read_json, write_json
 from crossling.core.hub import find_local_folder
 from crossling.core.progress import format_duration, print_status
-from crossling.core.resumable import check_output_folder, file_fingerprint, fingerprint
+from crossling.core.resumable import check_output_folder, file_fingerprint, fingerprint, working_folder
 from crossling.data.teacher_vectors import FOLDER as TEACHER_FOLDER
 from crossling.data.teacher_vectors import write_teacher_vectors
 from crossling.data.tokenize import tokenize
@@ -163,9 +163,9 @@ def distill(
         if (out / RESULT).is_file():
             return dict(read_json(out / RESULT))
         work = out / WORK
-        work.mkdir(parents=True, exist_ok=True)
-        write_json(work / "request.json", {"request": described})
-        result = _distill(request, encoder, out, work) | {"request": described}
+        with working_folder(work):
+            write_json(work / "request.json", {"request": described})
+            result = _distill(request, encoder, out, work) | {"request": described}
         write_json(out / RESULT, result)
         shutil.rmtree(work)
     return result
