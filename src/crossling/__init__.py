@@ -15,7 +15,7 @@ from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from crossling.core.imports import fast_imports as _fast_imports
+from crossling.core.garbage_collection import pause_garbage_collection as _pause_garbage_collection
 
 __version__ = "0.1.0"
 
@@ -153,7 +153,7 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> _Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'crossling' has no attribute {name!r}")
-    with _fast_imports():
+    with _pause_garbage_collection():
         module = _import_module(f"crossling.{_HOMES[name]}")
     return module if name == "recipes" else getattr(module, name)
 

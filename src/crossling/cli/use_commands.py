@@ -23,7 +23,7 @@ from crossling.cli.options import (
     option,
 )
 from crossling.core.errors import BadInput
-from crossling.core.imports import fast_imports
+from crossling.core.garbage_collection import pause_garbage_collection
 
 GOOD_MARGIN = 1.05  # threshold of ratio margins above which most pairs are translations
 
@@ -47,7 +47,7 @@ def align(
     check_methods([method])
     check_model(model)
     _check_files(file)
-    with fast_imports():
+    with pause_garbage_collection():
         from crossling.inference.load_network import load_network
 
     for links in xl.align(load_network(model, precision), file, layer=layer, method=method):
@@ -75,7 +75,7 @@ def embed(
     _check_files(file)
     from crossling.inference.encode_file import read_vectors
 
-    with fast_imports():
+    with pause_garbage_collection():
         from crossling.inference.load_network import load_network
 
     written = xl.encode_file(load_network(model, precision), file, out, layer=layer, pooling=pooling, half=half)
@@ -116,7 +116,7 @@ def mine(
     if not vectors:
         check_model(model)
     _check_files(first, second, *(vectors or ()))
-    with fast_imports():
+    with pause_garbage_collection():
         from crossling.inference.load_network import load_network
 
     pairs = xl.mine(

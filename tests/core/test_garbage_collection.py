@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from crossling.core.imports import fast_imports
+from crossling.core.garbage_collection import pause_garbage_collection
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])
@@ -14,7 +14,7 @@ def test_the_collector_is_as_before(was_enabled: bool) -> None:
     if not was_enabled:
         gc.disable()
     try:
-        with fast_imports():
+        with pause_garbage_collection():
             assert not gc.isenabled()
         assert gc.isenabled() == was_enabled
     finally:
